@@ -1,0 +1,63 @@
+//! The program that Bellwether runs inside every ZooKeeper pod.
+//!
+//! `bellwether-member prepare` is the init container: it checks that the volume belongs to this
+//! member, writes `myid`, puts the configuration of the pod's revision in place and decides whether
+//! the member may bootstrap with an empty disk. `bellwether-member probe live|ready` are the probes.
+//!
+//! Decisions are pure functions ([`identity`], [`ownership`], [`bootstrap`]); [`prepare`] does the
+//! reading and writing around them. No content of any file makes the program panic: a file that it
+//! cannot understand is refused with a message that says what a person can do.
+
+mod bootstrap;
+mod files;
+mod identity;
+mod options;
+mod ownership;
+mod prepare;
+mod probe;
+
+use std::process::ExitCode;
+
+use options::Command;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match options::parse(&arguments) {
+        Ok(Command::Help) => {
+            println!("{}", options::USAGE);
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Version) => {
+            println!("bellwether-member {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+        Ok(Command::Prepare(directories)) => run_prepare(&directories),
+        Ok(Command::Probe(kind, port)) => match probe::ask(kind, port) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                // Kubernetes shows what a probe prints on standard output.
+                println!("{why}");
+                ExitCode::FAILURE
+            }
+        },
+        Err(what) => {
+            eprintln!("{what}\n\n{}", options::USAGE);
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run_prepare(directories: &options::Directories) -> ExitCode {
+    match prepare::prepare(directories, &prepare::Environment::from_process()) {
+        Ok(done) => {
+            println!("{done}");
+            ExitCode::SUCCESS
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            // Best effort: the message then also shows in the pod's status.
+            let _ = std::fs::write(&directories.termination_log, &why);
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use crate::probe::Kind;
+
+/// What `--help` prints.
+pub(crate) const USAGE: &str = "\
+Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
+                                 [--datalog DIR] [--bin DIR] [--termination-log FILE]
+       bellwether-member probe live|ready [--port PORT]
+       bellwether-member --help | --version
+
+prepare reads POD_NAME, ENSEMBLE (namespace/name) and ID_OFFSET (default 0) from its environment.";
+
+/// The port that ZooKeeper serves clients on.
+const CLIENT_PORT: u16 = 2181;
+
+/// Where `prepare` reads and writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Directories {
+    /// The configuration revision: one `zoo-<id>.cfg` for each member, and files for all of them.
+    pub(crate) config: PathBuf,
+    /// The permission to bootstrap; may be empty or absent.
+    pub(crate) bootstrap: PathBuf,
+    /// ZooKeeper's configuration directory, written by `prepare`.
+    pub(crate) conf: PathBuf,
+    /// ZooKeeper's `dataDir`.
+    pub(crate) data: PathBuf,
+    /// ZooKeeper's `dataLogDir`; may be absent.
+    pub(crate) datalog: PathBuf,
+    /// Where this program copies itself to, for the probes.
+    pub(crate) bin: PathBuf,
+    /// The file that Kubernetes shows as the container's termination message.
+    pub(crate) termination_log: PathBuf,
+}
+
+impl Default for Directories {
+    fn default() -> Self {
+        Self {
+            config: "/etc/bellwether/config".into(),
+            bootstrap: "/etc/bellwether/bootstrap".into(),
+            conf: "/conf".into(),
+            data: "/data".into(),
+            datalog: "/datalog".into(),
+            bin: "/bellwether".into(),
+            termination_log: "/dev/termination-log".into(),
+        }
+    }
+}
+
+/// What the command line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Print the usage.
+    Help,
+    /// Print the version.
+    Version,
+    /// Prepare the volumes.
+    Prepare(Directories),
+    /// Probe the server on this port of the loopback interface.
+    Probe(Kind, u16),
+}
+
+/// Reads the command line, without the program's name.
+pub(crate) fn parse(arguments: &[String]) -> Result<Command, String> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => Err("a command is missing".to_owned()),
+        ["--help" | "-h" | "help", ..] => Ok(Command::Help),
+        ["--version" | "-V", ..] => Ok(Command::Version),
+        ["prepare", flags @ ..] => directories(flags).map(Command::Prepare),
+        ["probe", "live", flags @ ..] => Ok(Command::Probe(Kind::Live, port(flags)?)),
+        ["probe", "ready", flags @ ..] => Ok(Command::Probe(Kind::Ready, port(flags)?)),
+        ["probe", ..] => Err("a probe is either \"live\" or \"ready\"".to_owned()),
+        [other, ..] => Err(format!("there is no command {other:?}")),
+    }
+}
+
+fn pairs<'a>(flags: &[&'a str]) -> Result<Vec<(&'a str, &'a str)>, String> {
+    let mut pairs = Vec::new();
+    let mut rest = flags;
+    while let [flag, tail @ ..] = rest {
+        if let Some((name, value)) = flag.split_once('=') {
+            pairs.push((name, value));
+            rest = tail;
+        } else if let [value, tail @ ..] = tail {
+            pairs.push((*flag, *value));
+            rest = tail;
+        } else {
+            return Err(format!("{flag} needs a value"));
+        }
+    }
+    Ok(pairs)
+}
+
+fn directories(flags: &[&str]) -> Result<Directories, String> {
+    let mut directories = Directories::default();
+    for (flag, value) in pairs(flags)? {
+        let place = match flag {
+            "--config" => &mut directories.config,
+            "--bootstrap" => &mut directories.bootstrap,
+            "--conf" => &mut directories.conf,
+            "--data" => &mut directories.data,
+            "--datalog" => &mut directories.datalog,
+            "--bin" => &mut directories.bin,
+            "--termination-log" => &mut directories.termination_log,
+            other => return Err(format!("prepare has no option {other}")),
+        };
+        *place = PathBuf::from(value);
+    }
+    Ok(directories)
+}
+
+fn port(flags: &[&str]) -> Result<u16, String> {
+    let mut port = CLIENT_PORT;
+    for (flag, value) in pairs(flags)? {
+        match flag {
+            "--port" => {
+                port = value
+                    .parse()
+                    .map_err(|_| format!("{value:?} is not a port number"))?;
+            }
+            other => return Err(format!("probe has no option {other}")),
+        }
+    }
+    Ok(port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<Command, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn every_directory_has_a_default_and_an_option() {
+        assert_eq!(
+            parse_line("prepare"),
+            Ok(Command::Prepare(Directories::default()))
+        );
+        let all = "prepare --config a --bootstrap b --conf c --data=d --datalog e --bin f \
+                   --termination-log g";
+        let expected = Directories {
+            config: "a".into(),
+            bootstrap: "b".into(),
+            conf: "c".into(),
+            data: "d".into(),
+            datalog: "e".into(),
+            bin: "f".into(),
+            termination_log: "g".into(),
+        };
+        assert_eq!(parse_line(all), Ok(Command::Prepare(expected)));
+    }
+
+    #[test]
+    fn a_probe_has_a_kind_and_a_port() {
+        assert_eq!(
+            parse_line("probe live"),
+            Ok(Command::Probe(Kind::Live, 2181))
+        );
+        assert_eq!(
+            parse_line("probe ready --port 99"),
+            Ok(Command::Probe(Kind::Ready, 99))
+        );
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "",
+            "prepare --data",
+            "prepare --dta x",
+            "probe",
+            "probe well",
+            "probe live --port 65536",
+            "probe ready --host x",
+            "sing",
+        ] {
+            assert!(parse_line(line).is_err(), "{line:?} was accepted");
+        }
+    }
+}

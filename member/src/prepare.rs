@@ -1,0 +1,231 @@
+//! `bellwether-member prepare`: reads what is there, asks the pure modules, writes what they decide.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::json;
+
+use crate::bootstrap::{self, Marker};
+use crate::files::{describe, names, read_if_there, remove_if_there, replace, write_atomically};
+use crate::identity::{Identity, identify};
+use crate::options::Directories;
+use crate::ownership::{self, Found, MARK, MYID};
+
+/// The directory that ZooKeeper keeps its database in, under `dataDir` and `dataLogDir`.
+const VERSION: &str = "version-2";
+/// The file that permits ZooKeeper to start with an empty database.
+const INITIALIZE: &str = "initialize";
+/// The name of the copy that the probes run.
+const PROGRAM: &str = "bellwether-member";
+
+/// What the process finds around it.
+#[derive(Clone, Debug)]
+pub(crate) struct Environment {
+    /// `POD_NAME`.
+    pub(crate) pod_name: Option<String>,
+    /// `ENSEMBLE`.
+    pub(crate) ensemble: Option<String>,
+    /// `ID_OFFSET`.
+    pub(crate) id_offset: Option<String>,
+    /// Unix seconds.
+    pub(crate) now: u64,
+    /// This program, to be copied.
+    pub(crate) program: PathBuf,
+}
+
+impl Environment {
+    /// That of this process.
+    pub(crate) fn from_process() -> Self {
+        Self {
+            pod_name: std::env::var("POD_NAME").ok(),
+            ensemble: std::env::var("ENSEMBLE").ok(),
+            id_offset: std::env::var("ID_OFFSET").ok(),
+            now: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| d.as_secs()),
+            program: std::env::current_exe().unwrap_or_else(|_| "/bellwether-member".into()),
+        }
+    }
+}
+
+/// Prepares the pod; returns the line to log.
+pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<String, String> {
+    let identity = identify(
+        environment.pod_name.as_deref(),
+        environment.ensemble.as_deref(),
+        environment.id_offset.as_deref(),
+    )?;
+    let zoo_cfg = read_zoo_cfg(dirs, &identity)?;
+    let separate_log = dirs.datalog.is_dir()
+        && !same_directory(&dirs.data, &dirs.datalog)
+        && separates_log(&zoo_cfg);
+
+    let found = gather_volume(dirs, separate_log)?;
+    let known = ownership::check(&identity, &found)?;
+    let marker = decide_marker(dirs, &identity, &found, environment.now);
+    let marker_directory = if separate_log {
+        &dirs.datalog
+    } else {
+        &dirs.data
+    };
+    // Whatever happens next: a marker that nothing permits any more must not stay.
+    if marker != Ok(Marker::Create) {
+        remove_if_there(&dirs.data.join(INITIALIZE))?;
+        remove_if_there(&dirs.datalog.join(INITIALIZE))?;
+    }
+    let marker = marker?;
+
+    // The data volume's mark comes last but one: it says that the log volume is marked too.
+    let mark = ownership::mark_of(&identity);
+    if separate_log {
+        write_atomically(&dirs.datalog.join(MARK), mark.as_bytes(), 0o644)?;
+    }
+    write_atomically(&dirs.data.join(MARK), mark.as_bytes(), 0o644)?;
+    write_atomically(
+        &dirs.data.join(MYID),
+        format!("{}\n", identity.server_id).as_bytes(),
+        0o644,
+    )?;
+
+    if marker == Marker::Create {
+        remove_leftovers(&dirs.data.join(VERSION))?;
+        remove_leftovers(&dirs.datalog.join(VERSION))?;
+        replace(&marker_directory.join(INITIALIZE), b"", 0o644)?;
+    }
+    let copied = copy_configuration(dirs, &zoo_cfg)?;
+    copy_program(dirs, &environment.program)?;
+
+    Ok(json!({
+        "level": "info",
+        "message": "prepared",
+        "ensemble": identity.ensemble,
+        "serverId": identity.server_id,
+        "volume": if known { "known" } else { "new" },
+        "separateTransactionLog": separate_log,
+        "initialize": marker == Marker::Create,
+        "because": marker.explain(),
+        "configuration": copied,
+    })
+    .to_string())
+}
+
+fn read_zoo_cfg(dirs: &Directories, identity: &Identity) -> Result<Vec<u8>, String> {
+    let path = dirs.config.join(format!("zoo-{}.cfg", identity.server_id));
+    read_if_there(&path)?.ok_or_else(|| {
+        format!(
+            "{identity} is not a member of this configuration revision: there is no {}. The operator \
+             removes this pod, or gives it a revision that it is a member of.",
+            path.display()
+        )
+    })
+}
+
+/// Whether this `zoo.cfg` keeps transaction logs apart from snapshots.
+fn separates_log(zoo_cfg: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(zoo_cfg);
+    let value = |key: &str| {
+        text.lines()
+            .filter_map(|line| line.split_once('='))
+            .filter(|(k, _)| k.trim() == key)
+            .map(|(_, v)| v.trim().trim_end_matches('/').to_owned())
+            .next_back()
+    };
+    value("dataLogDir").is_some_and(|log| Some(log) != value("dataDir"))
+}
+
+fn same_directory(a: &Path, b: &Path) -> bool {
+    match (fs::canonicalize(a), fs::canonicalize(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+fn gather_volume(dirs: &Directories, separate_log: bool) -> Result<Found, String> {
+    if !dirs.data.is_dir() {
+        return Err(format!("there is no directory {}", dirs.data.display()));
+    }
+    let mut database = None;
+    for directory in [&dirs.data, &dirs.datalog] {
+        let version = directory.join(VERSION);
+        let file = names(&version)?
+            .into_iter()
+            .find(|name| bootstrap::is_database_file(name));
+        database = database.or(file.map(|name| version.join(name).display().to_string()));
+    }
+    let log_mark = match separate_log {
+        true => Some(read_if_there(&dirs.datalog.join(MARK))?),
+        false => None,
+    };
+    Ok(Found {
+        mark: read_if_there(&dirs.data.join(MARK))?,
+        log_mark,
+        myid: read_if_there(&dirs.data.join(MYID))?,
+        database,
+    })
+}
+
+fn decide_marker(
+    dirs: &Directories,
+    identity: &Identity,
+    found: &Found,
+    now: u64,
+) -> Result<Marker, String> {
+    let has_database = found.database.is_some();
+    if has_database {
+        return Ok(Marker::RemoveBecauseThereIsData);
+    }
+    let initialize = read_if_there(&dirs.bootstrap.join("initialize"))?;
+    let until = read_if_there(&dirs.bootstrap.join("until"))?;
+    let permission = bootstrap::parse_permission(initialize.as_deref(), until.as_deref())?;
+    bootstrap::decide(identity.server_id, has_database, permission.as_ref(), now)
+}
+
+/// Clears what a start without a database left behind; anything unknown stays and is an error.
+fn remove_leftovers(version: &Path) -> Result<(), String> {
+    let names = names(version)?;
+    if let Some(unknown) = names.iter().find(|name| !bootstrap::is_leftover_file(name)) {
+        return Err(format!(
+            "{} is no file that ZooKeeper leaves in an empty database directory. Remove it by hand if \
+             it is not needed; the server may not bootstrap beside it.",
+            version.join(unknown).display()
+        ));
+    }
+    for name in &names {
+        remove_if_there(&version.join(name))?;
+    }
+    if version.is_dir() {
+        describe(fs::remove_dir(version), "remove", version)?;
+    }
+    Ok(())
+}
+
+fn copy_configuration(dirs: &Directories, zoo_cfg: &[u8]) -> Result<Vec<String>, String> {
+    let mut copied = Vec::new();
+    for name in names(&dirs.config)? {
+        // A mounted ConfigMap has `..data` and the directory that it points to beside its files.
+        let of_a_member = name.starts_with("zoo-") && name.ends_with(".cfg");
+        if of_a_member || name.starts_with("..") || name == "zoo.cfg" {
+            continue;
+        }
+        let path = dirs.config.join(&name);
+        if !path.is_file() {
+            continue;
+        }
+        if let Some(content) = read_if_there(&path)? {
+            write_atomically(&dirs.conf.join(&name), &content, 0o644)?;
+            copied.push(name);
+        }
+    }
+    write_atomically(&dirs.conf.join("zoo.cfg"), zoo_cfg, 0o644)?;
+    copied.push("zoo.cfg".to_owned());
+    Ok(copied)
+}
+
+fn copy_program(dirs: &Directories, program: &Path) -> Result<(), String> {
+    let content = describe(fs::read(program), "read", program)?;
+    replace(&dirs.bin.join(PROGRAM), &content, 0o755)
+}
+
+#[cfg(test)]
+mod tests;

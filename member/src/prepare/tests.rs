@@ -1,0 +1,274 @@
+//! `prepare` on real directories.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+/// Directories of one pod under a temporary one that goes with the test.
+struct Pod {
+    root: PathBuf,
+    dirs: Directories,
+    environment: Environment,
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+impl Pod {
+    /// Pod `zk-1` of ensemble `shop/zk`, so server 2 of 3.
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("member-{}-{number}", std::process::id()));
+        let dirs = Directories {
+            config: root.join("config"),
+            bootstrap: root.join("bootstrap"),
+            conf: root.join("conf"),
+            data: root.join("data"),
+            datalog: root.join("datalog"),
+            bin: root.join("bin"),
+            termination_log: root.join("termination-log"),
+        };
+        for dir in [
+            &dirs.config,
+            &dirs.bootstrap,
+            &dirs.conf,
+            &dirs.data,
+            &dirs.datalog,
+            &dirs.bin,
+        ] {
+            fs::create_dir_all(dir).unwrap();
+        }
+        let program = root.join("program");
+        fs::write(&program, b"\x7fELF").unwrap();
+        let environment = Environment {
+            pod_name: Some("zk-1".to_owned()),
+            ensemble: Some("shop/zk".to_owned()),
+            id_offset: None,
+            now: 1000,
+            program,
+        };
+        let pod = Self {
+            root,
+            dirs,
+            environment,
+        };
+        for id in 1..=3 {
+            pod.write(
+                &format!("config/zoo-{id}.cfg"),
+                &format!("dataDir=/data\ndataLogDir=/datalog\n# {id}\n"),
+            );
+        }
+        pod.write("config/java.env", "SERVER_JVMFLAGS=-Xmx64m\n");
+        pod
+    }
+
+    fn write(&self, path: &str, content: &str) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.root.join(path)).ok()
+    }
+
+    fn has(&self, path: &str) -> bool {
+        self.root.join(path).exists()
+    }
+
+    fn permit(&self, ids: &str, until: u64) {
+        self.write("bootstrap/initialize", ids);
+        self.write("bootstrap/until", &until.to_string());
+    }
+
+    fn prepare(&self) -> Result<String, String> {
+        prepare(&self.dirs, &self.environment)
+    }
+}
+
+#[test]
+fn a_new_volume_is_marked_and_configured() {
+    let pod = Pod::new();
+    let line = pod.prepare().unwrap();
+    let mark = "{\"ensemble\":\"shop/zk\",\"format\":1,\"serverId\":2}\n";
+    assert_eq!(pod.read("data/bellwether.json").as_deref(), Some(mark));
+    assert_eq!(pod.read("datalog/bellwether.json").as_deref(), Some(mark));
+    assert_eq!(pod.read("data/myid").as_deref(), Some("2\n"));
+    assert!(pod.read("conf/zoo.cfg").unwrap().contains("# 2"));
+    assert!(pod.has("conf/java.env"));
+    assert!(!pod.has("conf/zoo-2.cfg"));
+    assert!(!pod.has("datalog/initialize") && !pod.has("data/initialize"));
+    let mode = fs::metadata(pod.root.join("bin/bellwether-member"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o755);
+    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(line["volume"], "new");
+    assert_eq!(line["initialize"], false);
+}
+
+#[test]
+fn preparing_twice_changes_nothing() {
+    let pod = Pod::new();
+    pod.permit("1,2,3", 2000);
+    pod.prepare().unwrap();
+    let line = pod.prepare().unwrap();
+    assert!(line.contains("\"volume\":\"known\""), "{line}");
+    assert!(pod.has("datalog/initialize"));
+    let mut names = names(&pod.dirs.data).unwrap();
+    names.extend(super::names(&pod.dirs.conf).unwrap());
+    assert!(
+        names.iter().all(|name| !name.ends_with(".tmp")),
+        "{names:?}"
+    );
+}
+
+#[test]
+fn a_mounted_config_map_is_read_through_its_links() {
+    let pod = Pod::new();
+    fs::rename(&pod.dirs.config, pod.root.join("config/../elsewhere")).unwrap();
+    fs::create_dir_all(&pod.dirs.config).unwrap();
+    fs::rename(
+        pod.root.join("elsewhere"),
+        pod.dirs.config.join("..2026_01"),
+    )
+    .unwrap();
+    symlink("..2026_01", pod.dirs.config.join("..data")).unwrap();
+    for name in ["zoo-2.cfg", "java.env"] {
+        symlink(format!("..data/{name}"), pod.dirs.config.join(name)).unwrap();
+    }
+    pod.prepare().unwrap();
+    assert_eq!(names(&pod.dirs.conf).unwrap(), ["java.env", "zoo.cfg"]);
+}
+
+#[test]
+fn a_pod_that_is_no_member_of_the_revision_is_refused() {
+    let mut pod = Pod::new();
+    pod.environment.pod_name = Some("zk-3".to_owned());
+    let message = pod.prepare().unwrap_err();
+    assert!(
+        message.contains("server 4 of ensemble shop/zk is not a member"),
+        "{message}"
+    );
+    assert!(!pod.has("data/myid"));
+}
+
+#[test]
+fn a_refused_volume_is_left_as_it_was() {
+    let pod = Pod::new();
+    pod.permit("2", 2000);
+    pod.write("data/version-2/snapshot.0", "x");
+    let message = pod.prepare().unwrap_err();
+    assert!(message.contains("no mark of Bellwether"), "{message}");
+    assert_eq!(names(&pod.dirs.data).unwrap(), ["version-2"]);
+    assert!(names(&pod.dirs.conf).unwrap().is_empty());
+}
+
+#[test]
+fn the_permission_becomes_the_marker_where_zookeeper_looks_for_it() {
+    let pod = Pod::new();
+    pod.permit("1,2,3", 1000);
+    pod.prepare().unwrap();
+    assert_eq!(pod.read("datalog/initialize").as_deref(), Some(""));
+    assert!(!pod.has("data/initialize"));
+
+    let together = Pod::new();
+    together.write("config/zoo-2.cfg", "dataDir=/data\n");
+    together.permit("1,2,3", 1000);
+    together.prepare().unwrap();
+    assert_eq!(together.read("data/initialize").as_deref(), Some(""));
+    assert!(!together.has("datalog/initialize"));
+    assert!(!together.has("datalog/bellwether.json"));
+}
+
+#[test]
+fn leftovers_of_a_start_without_the_marker_do_not_stop_the_bootstrap() {
+    let pod = Pod::new();
+    pod.permit("2", 2000);
+    pod.write("data/version-2/acceptedEpoch", "0");
+    pod.write("data/version-2/currentEpoch", "-1");
+    pod.write("datalog/version-2/snapshot.0.tmp", "");
+    pod.prepare().unwrap();
+    assert!(!pod.has("data/version-2") && !pod.has("datalog/version-2"));
+    assert!(pod.has("datalog/initialize"));
+}
+
+#[test]
+fn an_unknown_file_in_the_empty_database_stops_the_bootstrap() {
+    let pod = Pod::new();
+    pod.permit("2", 2000);
+    pod.write("data/version-2/notes.txt", "mine");
+    let message = pod.prepare().unwrap_err();
+    assert!(message.contains("notes.txt"), "{message}");
+    assert!(pod.has("data/version-2/notes.txt") && !pod.has("datalog/initialize"));
+}
+
+#[test]
+fn epoch_files_stay_where_no_bootstrap_is_permitted() {
+    let pod = Pod::new();
+    pod.write("data/version-2/acceptedEpoch", "7");
+    pod.prepare().unwrap();
+    assert_eq!(
+        pod.read("data/version-2/acceptedEpoch").as_deref(),
+        Some("7")
+    );
+}
+
+#[test]
+fn a_marker_that_nothing_permits_any_more_goes() {
+    let pod = Pod::new();
+    pod.permit("2", 2000);
+    pod.prepare().unwrap();
+    // The server formed a database.
+    pod.write("data/version-2/snapshot.0", "x");
+    pod.prepare().unwrap();
+    assert!(!pod.has("datalog/initialize"));
+
+    let withdrawn = Pod::new();
+    withdrawn.write("data/initialize", "");
+    withdrawn.write("datalog/initialize", "");
+    withdrawn.prepare().unwrap();
+    assert!(!withdrawn.has("data/initialize") && !withdrawn.has("datalog/initialize"));
+
+    let expired = Pod::new();
+    expired.write("datalog/initialize", "");
+    expired.permit("2", 999);
+    let message = expired.prepare().unwrap_err();
+    assert!(message.contains("the operator renews it"), "{message}");
+    assert!(!expired.has("datalog/initialize"));
+}
+
+#[test]
+fn a_malformed_permission_does_not_matter_once_there_is_data() {
+    let pod = Pod::new();
+    pod.prepare().unwrap();
+    pod.write("bootstrap/initialize", "nonsense");
+    assert!(pod.prepare().unwrap_err().contains("malformed"));
+    pod.write("datalog/version-2/log.1", "x");
+    pod.prepare().unwrap();
+}
+
+#[test]
+fn a_lost_transaction_log_volume_is_noticed() {
+    let pod = Pod::new();
+    pod.prepare().unwrap();
+    fs::remove_file(pod.dirs.datalog.join(MARK)).unwrap();
+    let message = pod.prepare().unwrap_err();
+    assert!(
+        message.contains("transaction log volume is new"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_missing_data_directory_is_an_error() {
+    let pod = Pod::new();
+    fs::remove_dir(&pod.dirs.data).unwrap();
+    assert!(pod.prepare().unwrap_err().contains("there is no directory"));
+}
