@@ -1,0 +1,269 @@
+//! The kind `LeaderElection`: a mirror of an election that applications hold in znodes.
+//!
+//! The spec says where the election is and in which dialect it is held; the status says who leads,
+//! who waits, and with what fencing token. Bellwether only reads: it never takes part.
+
+mod reasons;
+mod status;
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use reasons::{ConditionType, Reason};
+pub use status::{
+    Candidate, IdentitySource, Leader, LeaderElectionStatus, PreviousLeader, format_session,
+};
+
+/// How many candidates a status lists if the spec does not say.
+pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
+
+/// Where an election is held and how its znodes are to be read.
+///
+/// One object is one election for its whole life: `ensembleRef` and `path` are immutable, because
+/// fencing tokens of two ensembles, or of two paths, must never be compared with each other.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[kube(
+    group = "zookeeper.bellwether.dev",
+    version = "v1alpha1",
+    kind = "LeaderElection",
+    plural = "leaderelections",
+    namespaced,
+    status = "LeaderElectionStatus",
+    shortname = "le",
+    category = "zookeeper",
+    derive = "PartialEq",
+    doc = "LeaderElection mirrors an election that applications hold in ZooKeeper: who leads, who waits, and with what fencing token. It is a hint that lags behind ZooKeeper by a moment; a consumer that must be safe checks the fencing token.",
+    printcolumn(
+        name = "Leader",
+        type_ = "string",
+        json_path = ".status.leader.identity",
+        description = "The identity of the leader"
+    ),
+    printcolumn(
+        name = "Candidates",
+        type_ = "integer",
+        json_path = ".status.candidateCount",
+        description = "How many candidates there are, the leader among them"
+    ),
+    printcolumn(
+        name = "Transitions",
+        type_ = "integer",
+        json_path = ".status.leaderTransitions",
+        description = "How often the leader's identity changed"
+    ),
+    printcolumn(
+        name = "Synced",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Synced\")].status",
+        description = "Whether the mirror sees the election"
+    ),
+    printcolumn(
+        name = "Token",
+        type_ = "string",
+        json_path = ".status.leader.fencingToken",
+        description = "The leader's fencing token",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Dialect",
+        type_ = "string",
+        json_path = ".spec.dialect.type",
+        description = "The recipe that the applications follow",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Path",
+        type_ = "string",
+        json_path = ".spec.path",
+        description = "The znode of the election",
+        priority = 1
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderElectionSpec {
+    /// The ensemble that holds the election, in the same namespace.
+    #[x_kube(validation = Rule::new("self == oldSelf").message("ensembleRef is immutable: create another LeaderElection for an election in another ensemble"))]
+    pub ensemble_ref: EnsembleRef,
+
+    /// The absolute path of the election's znode.
+    ///
+    /// For `SingleText` it is the leader's node itself; for every other dialect it is the parent of
+    /// the candidates' nodes. It does not have to exist yet.
+    #[schemars(length(min = 2, max = 1024), regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$"))]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("path is immutable: create another LeaderElection for another election"))]
+    #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("path must not hold '.' or '..': ZooKeeper has no relative paths"))]
+    pub path: String,
+
+    /// The recipe that the applications follow.
+    pub dialect: Dialect,
+
+    /// How many candidates the status lists, the first in the queue first. The count of candidates
+    /// is exact whatever this is.
+    #[serde(default = "default_max_candidates")]
+    #[schemars(range(min = 1, max = 500))]
+    pub max_candidates: i32,
+}
+
+/// The ensemble that holds an election.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EnsembleRef {
+    /// The name of a `ZooKeeperEnsemble` in the namespace of the `LeaderElection`.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+/// A recipe, with what that recipe needs to be told.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(self.type == 'Sequence') == has(self.sequence)").message("sequence is required for the dialect Sequence and not allowed for any other"))]
+#[x_kube(validation = Rule::new("self.type != 'SingleText' || !has(self.acknowledgement)").message("acknowledgement is for dialects with a queue: with SingleText the leader's node is its own acknowledgement"))]
+pub struct Dialect {
+    /// Which recipe it is.
+    #[serde(rename = "type")]
+    pub type_: DialectType,
+
+    /// Options of the dialect `Sequence`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<SequenceOptions>,
+
+    /// The znode that the leader creates once it has run its leader procedure: the name of a child
+    /// of `path`, or an absolute path.
+    ///
+    /// Until it exists the leader is elected but not acknowledged: `LeaderElected` is False with
+    /// the reason `AwaitingAcknowledgement`. An ephemeral acknowledgement counts only if the
+    /// leader's own session owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^((/[^/\x00-\x1f\x7f-\x9f]+)+|[^/\x00-\x1f\x7f-\x9f]+)$"))]
+    #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("acknowledgement must not hold '.' or '..': ZooKeeper has no relative paths"))]
+    pub acknowledgement: Option<String>,
+}
+
+/// The recipes that the mirror can read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum DialectType {
+    /// Every client creates the same ephemeral node; whoever succeeds leads, the others wait for it
+    /// to go. `path` is that node and its data is the leader's identity.
+    SingleText,
+    /// Ephemeral sequential children with a prefix of your choice, next to whatever else is there;
+    /// the lowest number leads.
+    Sequence,
+    /// ZooKeeper's own leader election recipe and `LeaderElectionSupport`: children `n_<sequence>`,
+    /// the lowest number leads.
+    ZkElection,
+    /// Curator's `LeaderLatch`: children `_c_<uuid>-latch-<sequence>`.
+    CuratorLatch,
+    /// Curator's `LeaderSelector` and `InterProcessMutex`: children `_c_<uuid>-lock-<sequence>`.
+    CuratorLock,
+    /// kazoo's `Election` and `Lock`: children `<hex>__lock__<sequence>`.
+    Kazoo,
+}
+
+impl DialectType {
+    /// Every dialect, in the order in which the documentation lists them.
+    pub const ALL: [Self; 6] = [
+        Self::SingleText,
+        Self::Sequence,
+        Self::ZkElection,
+        Self::CuratorLatch,
+        Self::CuratorLock,
+        Self::Kazoo,
+    ];
+
+    /// The word that the API carries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SingleText => "SingleText",
+            Self::Sequence => "Sequence",
+            Self::ZkElection => "ZkElection",
+            Self::CuratorLatch => "CuratorLatch",
+            Self::CuratorLock => "CuratorLock",
+            Self::Kazoo => "Kazoo",
+        }
+    }
+}
+
+/// Options of the dialect `Sequence`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SequenceOptions {
+    /// What stands before the sequence number in a candidate's name, for example `leader` or
+    /// `lock-`. Children with another name are counted and otherwise ignored.
+    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[^/\x00-\x1f\x7f-\x9f]+$"))]
+    pub prefix: String,
+}
+
+fn default_max_candidates() -> i32 {
+    DEFAULT_MAX_CANDIDATES
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::CustomResourceExt;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_crd_is_what_the_documentation_promises() {
+        let crd = LeaderElection::crd();
+        assert_eq!(crd.metadata.name.as_deref(), Some("leaderelections.zookeeper.bellwether.dev"));
+        assert_eq!(crd.spec.names.short_names, Some(vec!["le".to_owned()]));
+        assert_eq!(crd.spec.names.categories, Some(vec!["zookeeper".to_owned()]));
+        let columns: Vec<_> = crd.spec.versions[0]
+            .additional_printer_columns
+            .iter()
+            .flatten()
+            .map(|column| (column.name.as_str(), column.priority.unwrap_or(0)))
+            .collect();
+        let expected = [
+            ("Leader", 0),
+            ("Candidates", 0),
+            ("Transitions", 0),
+            ("Synced", 0),
+            ("Token", 1),
+            ("Dialect", 1),
+            ("Path", 1),
+            ("Age", 0),
+        ];
+        assert_eq!(columns, expected);
+    }
+
+    #[test]
+    fn lists_in_the_status_are_merged_by_key() {
+        let crd = serde_json::to_value(LeaderElection::crd()).unwrap();
+        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
+        let status = &schema["status"]["properties"];
+        assert_eq!(status["candidates"]["x-kubernetes-list-type"], "map");
+        assert_eq!(status["candidates"]["x-kubernetes-list-map-keys"], json!(["node"]));
+        assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+        let spec = &schema["spec"]["properties"];
+        assert_eq!(spec["maxCandidates"]["default"], json!(50));
+        assert_eq!(spec["maxCandidates"]["maximum"].as_f64(), Some(500.0));
+        let rules = spec["dialect"]["x-kubernetes-validations"].as_array().unwrap();
+        assert_eq!(rules.len(), 2);
+        assert_eq!(spec["dialect"]["properties"]["type"]["enum"].as_array().unwrap().len(), 6);
+        assert!(spec["path"]["x-kubernetes-validations"].as_array().unwrap().len() == 2);
+    }
+
+    #[test]
+    fn the_number_of_candidates_has_a_default() {
+        let spec: LeaderElectionSpec = serde_json::from_value(json!({
+            "ensembleRef": {"name": "main"},
+            "path": "/zkroot",
+            "dialect": {"type": "Sequence", "sequence": {"prefix": "leader"}},
+        }))
+        .unwrap();
+        assert_eq!(spec.max_candidates, DEFAULT_MAX_CANDIDATES);
+        assert_eq!(spec.dialect.type_, DialectType::Sequence);
+    }
+
+    #[test]
+    fn the_words_of_the_api_are_those_of_serde() {
+        for dialect in DialectType::ALL {
+            assert_eq!(serde_json::to_value(dialect).unwrap(), json!(dialect.as_str()));
+        }
+    }
+}

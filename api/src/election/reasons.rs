@@ -1,0 +1,215 @@
+//! The conditions of a `LeaderElection` and their reasons.
+
+/// The types of conditions that a `LeaderElection` carries, all of them from the first status on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionType {
+    /// The mirror sees the election and follows every change.
+    Synced,
+    /// Somebody leads, and acknowledged it where the spec asks for that.
+    LeaderElected,
+    /// Nothing about the znodes of the election looks wrong.
+    QueueHealthy,
+}
+
+impl ConditionType {
+    /// The word that the API carries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Synced => "Synced",
+            Self::LeaderElected => "LeaderElected",
+            Self::QueueHealthy => "QueueHealthy",
+        }
+    }
+}
+
+/// Why a condition of a `LeaderElection` is as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// `Synced`: watches are set and the last read succeeded.
+    Watching,
+    /// `Synced`: there is no ensemble of that name.
+    EnsembleNotFound,
+    /// `Synced`: the ensemble exists but no session could be opened yet.
+    EnsembleNotReady,
+    /// `Synced`: the connection is lost; the session may still live.
+    Disconnected,
+    /// `Synced`: the session is gone.
+    SessionExpired,
+    /// `Synced`: ZooKeeper does not accept the operator's credentials.
+    AuthenticationFailed,
+    /// `Synced`: the path may not be read.
+    NoAuth,
+    /// `Synced`: a read failed for another cause.
+    ReadFailed,
+
+    /// `LeaderElected`: there is a leader.
+    Elected,
+    /// `LeaderElected`: there is a leader, but the acknowledgement is missing.
+    AwaitingAcknowledgement,
+    /// `LeaderElected`: the path does not exist.
+    NoElection,
+    /// `LeaderElected`: the path exists and has no children.
+    NoCandidates,
+    /// `LeaderElected`: the path has children, but none is a candidate in this dialect.
+    NoMatchingChildren,
+    /// `LeaderElected` and `QueueHealthy`: the mirror cannot see.
+    NotObserved,
+
+    /// `QueueHealthy`: nothing to remark.
+    Orderly,
+    /// `QueueHealthy`: the leader's fencing token is smaller than one seen before.
+    FencingTokenRegressed,
+    /// `QueueHealthy`: the leader's node does not go away with its creator.
+    NonEphemeral,
+    /// `QueueHealthy`: one session holds several nodes.
+    DuplicateCandidate,
+    /// `QueueHealthy`: the leader by the recipe's rule is not the candidate that came first.
+    OrderAnomaly,
+    /// `QueueHealthy`: the sequence numbers are about to overflow, or have.
+    SequenceOverflow,
+    /// `QueueHealthy`: candidates whose nodes may not be read.
+    Unreadable,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 21] = [
+        Self::Watching,
+        Self::EnsembleNotFound,
+        Self::EnsembleNotReady,
+        Self::Disconnected,
+        Self::SessionExpired,
+        Self::AuthenticationFailed,
+        Self::NoAuth,
+        Self::ReadFailed,
+        Self::Elected,
+        Self::AwaitingAcknowledgement,
+        Self::NoElection,
+        Self::NoCandidates,
+        Self::NoMatchingChildren,
+        Self::NotObserved,
+        Self::Orderly,
+        Self::FencingTokenRegressed,
+        Self::NonEphemeral,
+        Self::DuplicateCandidate,
+        Self::OrderAnomaly,
+        Self::SequenceOverflow,
+        Self::Unreadable,
+    ];
+
+    /// The word that the API carries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Watching => "Watching",
+            Self::EnsembleNotFound => "EnsembleNotFound",
+            Self::EnsembleNotReady => "EnsembleNotReady",
+            Self::Disconnected => "Disconnected",
+            Self::SessionExpired => "SessionExpired",
+            Self::AuthenticationFailed => "AuthenticationFailed",
+            Self::NoAuth => "NoAuth",
+            Self::ReadFailed => "ReadFailed",
+            Self::Elected => "Elected",
+            Self::AwaitingAcknowledgement => "AwaitingAcknowledgement",
+            Self::NoElection => "NoElection",
+            Self::NoCandidates => "NoCandidates",
+            Self::NoMatchingChildren => "NoMatchingChildren",
+            Self::NotObserved => "NotObserved",
+            Self::Orderly => "Orderly",
+            Self::FencingTokenRegressed => "FencingTokenRegressed",
+            Self::NonEphemeral => "NonEphemeral",
+            Self::DuplicateCandidate => "DuplicateCandidate",
+            Self::OrderAnomaly => "OrderAnomaly",
+            Self::SequenceOverflow => "SequenceOverflow",
+            Self::Unreadable => "Unreadable",
+        }
+    }
+
+    /// What happens next, as a sentence to put after what is the case.
+    pub fn outlook(self) -> &'static str {
+        match self {
+            Self::Watching => "Every change wakes the mirror.",
+            Self::EnsembleNotFound => "The mirror starts when the ensemble is created.",
+            Self::EnsembleNotReady => {
+                "The mirror keeps trying and starts when a member answers; the ensemble's own \
+                 status says what it waits for."
+            }
+            Self::Disconnected => {
+                "The mirror reconnects by itself and then reads everything again; until then the \
+                 last known state stands unconfirmed."
+            }
+            Self::SessionExpired => {
+                "The mirror opens a new session and then reads everything again; until then the \
+                 last known state stands unconfirmed."
+            }
+            Self::AuthenticationFailed => {
+                "The mirror tries again; it succeeds when the ensemble accepts the credentials."
+            }
+            Self::NoAuth => {
+                "The mirror tries again several times a minute; it recovers when the ACL grants \
+                 READ on the path."
+            }
+            Self::ReadFailed => "The mirror tries again, more slowly the longer it fails.",
+            Self::Elected => "If its node goes, the next candidate leads.",
+            Self::AwaitingAcknowledgement => {
+                "LeaderElected becomes True when the leader has created the acknowledgement."
+            }
+            Self::NoElection => "The mirror notices when an application creates it.",
+            Self::NoCandidates => "The mirror notices when the first candidate comes.",
+            Self::NoMatchingChildren => {
+                "The mirror notices when a candidate comes; if there should be one now, compare \
+                 spec.dialect with the names of the children."
+            }
+            Self::NotObserved => "It is known again when Synced is True again.",
+            Self::Orderly => "",
+            Self::FencingTokenRegressed => {
+                "Consumers that remember the larger token refuse this leader. It happens when an \
+                 ensemble was rebuilt or restored from a backup: reset the consumers, then delete \
+                 and create this object."
+            }
+            Self::NonEphemeral => {
+                "When its creator dies nobody else can lead until someone deletes the node."
+            }
+            Self::DuplicateCandidate => {
+                "One of them may be an orphan of a create whose reply was lost; the election hangs \
+                 behind it until that session ends or the node is deleted."
+            }
+            Self::OrderAnomaly => {
+                "Fencing tokens may decrease at the next change of the leader; the clients or the \
+                 sequence numbers deserve a look."
+            }
+            Self::SequenceOverflow => {
+                "After 2147483647 order is no longer certain: delete the parent while nobody \
+                 leads, and the numbers start again at 0."
+            }
+            Self::Unreadable => {
+                "They are shown by the names of their nodes, and a leader among them has no \
+                 fencing token, until the ACL grants READ."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn reasons_are_distinct_words_that_the_api_accepts() {
+        let words: BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
+        assert_eq!(words.len(), Reason::ALL.len());
+        for word in words {
+            assert!(word.chars().all(|c| c.is_ascii_alphanumeric()), "{word}");
+            assert!(word.starts_with(|c: char| c.is_ascii_uppercase()), "{word}");
+        }
+    }
+
+    #[test]
+    fn every_reason_but_the_good_one_says_what_happens_next() {
+        for reason in Reason::ALL {
+            let outlook = reason.outlook();
+            assert!(outlook.ends_with('.') || reason == Reason::Orderly, "{reason:?}: {outlook}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The status of a `LeaderElection`.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the mirror saw last, and whether it still sees.
+///
+/// While `staleSince` is set, everything but the conditions is what was true at that time.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderElectionStatus {
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// The dialect that the election was read in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dialect: Option<String>,
+
+    /// Who leads. Absent if nobody does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<Leader>,
+
+    /// Who led before: the leader before the present one, or the last one if nobody leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_leader: Option<PreviousLeader>,
+
+    /// The candidates in the order in which they come to lead, the leader first; at most
+    /// `spec.maxCandidates`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["node".to_owned()]))]
+    pub candidates: Vec<Candidate>,
+
+    /// How many candidates there are, the leader among them.
+    #[serde(default)]
+    pub candidate_count: i32,
+
+    /// How many children of the path are no candidates in this dialect. They do no harm.
+    #[serde(default)]
+    pub unmatched_children: i32,
+
+    /// How often the leader's identity changed since the mirror began. A lower bound: changes that
+    /// followed each other faster than the mirror could read count as one.
+    #[serde(default)]
+    pub leader_transitions: i32,
+
+    /// How many terms of leadership the mirror saw. A new leader node is a new term, also if the
+    /// same identity leads again.
+    #[serde(default)]
+    pub terms: i32,
+
+    /// The largest fencing token that any leader had, in decimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_fencing_token: Option<String>,
+
+    /// The newest transaction (zxid, decimal) that this status reflects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_zxid: Option<String>,
+
+    /// When the leader's node last changed, by the operator's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Time>,
+
+    /// Since when the mirror cannot see. Absent while it sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_since: Option<Time>,
+
+    /// `Synced`, `LeaderElected` and `QueueHealthy`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// The leader of an election.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Leader {
+    /// Who it is, at most 253 characters, free of control characters.
+    pub identity: String,
+    /// Where the identity comes from.
+    pub identity_source: IdentitySource,
+    /// The name of its znode.
+    pub node: String,
+    /// The session that owns the node, in hexadecimal. Absent if the node is not ephemeral.
+    #[serde(default, rename = "sessionID", skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// When its node was created, by the clock of the ZooKeeper server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acquire_time: Option<MicroTime>,
+    /// The fencing token in decimal: the zxid that created the node. Every new leader has a larger
+    /// one. Compare it as a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing_token: Option<String>,
+    /// Whether the leader acknowledged that it leads. Only where the spec names an acknowledgement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<bool>,
+}
+
+/// A leader that no longer leads.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreviousLeader {
+    /// Who it was.
+    pub identity: String,
+    /// The name of its znode.
+    pub node: String,
+    /// Its fencing token in decimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing_token: Option<String>,
+}
+
+/// A candidate in the queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Candidate {
+    /// The name of its znode.
+    pub node: String,
+    /// Its place in the queue; 0 leads.
+    pub position: i32,
+    /// The sequence number in its name. For display only: numbers start again when the parent is
+    /// created again, so they are no fencing tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<i32>,
+    /// Who it is.
+    pub identity: String,
+    /// The session that owns the node, in hexadecimal.
+    #[serde(default, rename = "sessionID", skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// When its node was created, by the clock of the ZooKeeper server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub create_time: Option<MicroTime>,
+    /// The zxid that created the node, in decimal: its fencing token once it leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub czxid: Option<String>,
+}
+
+/// Where an identity comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum IdentitySource {
+    /// The node's data, as text.
+    #[default]
+    Data,
+    /// The node's data is not text: its first bytes in hexadecimal.
+    Raw,
+    /// The candidate is anonymous: the id of its session.
+    Session,
+    /// There is neither data nor a session, or the node may not be read: the node's name.
+    NodeName,
+}
+
+/// A session id as ZooKeeper's own tools print it: hexadecimal, as an unsigned number.
+pub fn format_session(id: i64) -> String {
+    format!("{id:#x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_of_a_server_with_a_large_id_is_printed_unsigned() {
+        assert_eq!(format_session(0x1000_3f2a_1b00_04), "0x10003f2a1b0004");
+        assert_eq!(format_session(-1), "0xffffffffffffffff");
+    }
+
+    #[test]
+    fn an_empty_status_is_short() {
+        let text = serde_json::to_string(&LeaderElectionStatus::default()).unwrap();
+        assert_eq!(
+            text,
+            r#"{"candidateCount":0,"unmatchedChildren":0,"leaderTransitions":0,"terms":0}"#
+        );
+    }
+}

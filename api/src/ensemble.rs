@@ -1,0 +1,312 @@
+//! The kind `ZooKeeperEnsemble`: what a user may ask for, and what the operator reports.
+
+pub mod settings;
+pub mod status;
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    Affinity, LocalObjectReference, ResourceRequirements, Toleration,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use status::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
+
+/// The ZooKeeper version of an ensemble that names neither a version nor an image.
+pub const DEFAULT_VERSION: &str = "3.9.5";
+/// The repository of the official image, used when only a version is given.
+pub const DEFAULT_IMAGE_REPOSITORY: &str = "docker.io/library/zookeeper";
+/// The largest ensemble. Every write waits for a majority, so more voters make writes slower and
+/// add little safety beyond seven.
+pub const MAX_REPLICAS: i32 = 13;
+/// The longest name of an ensemble. The pods' `controller-revision-hash` label, which has the name
+/// of the StatefulSet in it, is limited to 63 characters.
+pub const MAX_NAME_LENGTH: usize = 40;
+
+/// A ZooKeeper ensemble of an odd number of servers. Bellwether writes each server's `myid` and
+/// `zoo.cfg`, and orders every change so that the leader restarts last and no acknowledged write
+/// is lost.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "zookeeper.bellwether.dev",
+    version = "v1alpha1",
+    kind = "ZooKeeperEnsemble",
+    plural = "zookeeperensembles",
+    shortname = "zke",
+    category = "zookeeper",
+    namespaced,
+    derive = "PartialEq",
+    derive = "Default",
+    status = "ZooKeeperEnsembleStatus",
+    doc = "A ZooKeeper ensemble of an odd number of servers. Bellwether writes each server's myid and zoo.cfg, and orders every change so that the leader restarts last and no acknowledged write is lost.",
+    scale(
+        spec_replicas_path = ".spec.replicas",
+        status_replicas_path = ".status.replicas",
+        label_selector_path = ".status.selector"
+    ),
+    printcolumn(
+        name = "Size",
+        type_ = "integer",
+        description = "Members that the spec asks for",
+        json_path = ".spec.replicas"
+    ),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        description = "Members that serve, of those that exist",
+        json_path = ".status.ready"
+    ),
+    printcolumn(
+        name = "Leader",
+        type_ = "string",
+        description = "The pod that leads",
+        json_path = ".status.leader"
+    ),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        description = "What the operator is doing",
+        json_path = ".status.phase"
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        description = "The ZooKeeper version or image that is wanted",
+        json_path = ".status.version",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        description = "What happens next",
+        json_path = ".status.message",
+        priority = 1
+    ),
+    validation = Rule::new("self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("the name of an ensemble becomes the name of Services and pods: use at most 40 lower-case letters, digits and '-', starting with a letter")
+)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("(has(self.idOffset) ? self.idOffset : 0) == (has(oldSelf.idOffset) ? oldSelf.idOffset : 0)")
+        .message("idOffset is immutable: it is part of every member's identity on its volume"),
+    validation = Rule::new("(has(self.storage) && has(self.storage.size) ? self.storage.size : '8Gi') == (has(oldSelf.storage) && has(oldSelf.storage.size) ? oldSelf.storage.size : '8Gi')")
+        .message("storage.size is immutable: a StatefulSet cannot change its volume claims"),
+    validation = Rule::new("(has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : '') == (has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : '')")
+        .message("storage.storageClassName is immutable: a StatefulSet cannot change its volume claims"),
+)]
+pub struct ZooKeeperEnsembleSpec {
+    /// How many voting members the ensemble has: odd, 1 to 13. An even ensemble tolerates no more
+    /// failures than one member fewer. A change is carried out in steps of one member.
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 13 && self % 2 == 1").message(Message::Expression(
+        "'replicas is ' + string(self) + (self < 1 ? ': an ensemble has at least 1 member; to remove it, delete the ZooKeeperEnsemble' : self > 13 ? ': at most 13 members are supported, since every write waits for a majority; use 13 or fewer' : ': an even ensemble tolerates no more failures than one of ' + string(self - 1) + '; use ' + string(self - 1) + ' or ' + string(self + 1))".to_string())))]
+    pub replicas: i32,
+
+    /// The ZooKeeper version, which is also the tag of the official image. Default: 3.9.5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^3[.](8|9)[.][0-9]+$')")
+        .message("version must be a ZooKeeper release 3.8.x or 3.9.x, such as 3.9.5"))]
+    #[schemars(length(max = 32))]
+    pub version: Option<String>,
+
+    /// The whole image reference, for a mirror or an image of your own. It must keep the official
+    /// image's contract: uid 1000, `/conf`, `/data`, and `zkServer.sh` on the PATH.
+    /// Default: `docker.io/library/zookeeper:<version>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 500))]
+    pub image: Option<String>,
+
+    /// When the kubelet pulls the image.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<ImagePullPolicy>,
+
+    /// Secrets with credentials for the image's registry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub image_pull_secrets: Vec<LocalObjectReference>,
+
+    /// Each member's volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<Storage>,
+
+    /// Settings of `zoo.cfg`. A change restarts every member once, the leader last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<Config>,
+
+    /// The Java virtual machine of every member. A change restarts every member once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jvm: Option<Jvm>,
+
+    /// Labels, scheduling and resources of the members' pods. A change restarts every member once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<Pod>,
+
+    /// Added to every server id: ordinal i is server id i + 1 + idOffset. For an ensemble whose
+    /// servers' ids must not meet those of another one. Immutable. Default: 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 80))]
+    pub id_offset: Option<i32>,
+
+    /// While true the operator changes nothing: it applies no object and restarts no member. It
+    /// goes on reporting status.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+}
+
+/// When the kubelet pulls an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ImagePullPolicy {
+    /// At every start of a pod.
+    Always,
+    /// When the node does not have it.
+    IfNotPresent,
+    /// Never: the node must have it.
+    Never,
+}
+
+/// Each member's volume. Size and class cannot change while the ensemble exists.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Storage {
+    /// The size of each member's volume. Default: 8Gi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<Quantity>,
+    /// The StorageClass. Default: the cluster's default class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub storage_class_name: Option<String>,
+    /// What becomes of the volumes when the ensemble is deleted. Default: Retain. The volume of a
+    /// member that left through a smaller `replicas` is always deleted, since everything on it is
+    /// on the members that stay and an old copy must never vote again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaim_policy: Option<ReclaimPolicy>,
+}
+
+/// What becomes of an ensemble's volumes when it is deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ReclaimPolicy {
+    /// They stay. An ensemble of the same name and size takes them up again.
+    #[default]
+    Retain,
+    /// They are deleted with the ensemble.
+    Delete,
+}
+
+/// Settings of `zoo.cfg`, in ZooKeeper's own names and units.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.minSessionTimeout) || !has(self.maxSessionTimeout) || self.minSessionTimeout <= self.maxSessionTimeout")
+        .message("minSessionTimeout must not exceed maxSessionTimeout")
+)]
+pub struct Config {
+    /// The unit of ZooKeeper's time, in milliseconds. Default: 2000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 100, max = 60000))]
+    pub tick_time: Option<i32>,
+    /// Ticks that a follower may take to connect to the leader and sync. Default: 10.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub init_limit: Option<i32>,
+    /// Ticks that a follower may lag behind the leader; a hung leader is noticed after this time.
+    /// Default: 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub sync_limit: Option<i32>,
+    /// The shortest session timeout that a client may ask for, in milliseconds. Default: 2 ticks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600000))]
+    pub min_session_timeout: Option<i32>,
+    /// The longest session timeout that a client may ask for, in milliseconds. Default: 20 ticks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 3600000))]
+    pub max_session_timeout: Option<i32>,
+    /// Connections that one client address may hold to one member; 0 is no limit. Default: 60.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 100000))]
+    pub max_client_cnxns: Option<i32>,
+    /// Transactions between two snapshots. Default: 100000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2, max = 100000000))]
+    pub snap_count: Option<i32>,
+    /// Size of a new transaction log file, in KiB. Default: 65536.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 64, max = 4194304))]
+    pub pre_alloc_size: Option<i32>,
+    /// Snapshots that the purge keeps. Default: 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 3, max = 1000))]
+    pub autopurge_snap_retain_count: Option<i32>,
+    /// Hours between two purges of old snapshots and logs. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 8760))]
+    pub autopurge_purge_interval: Option<i32>,
+    /// Further keys of `zoo.cfg`. ZooKeeper ignores a misspelt key silently, so only known keys are
+    /// accepted; keys that the operator owns are refused.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    #[x_kube(
+        validation = Rule::new(settings::reserved_rule()).message(Message::Expression(settings::reserved_message())),
+        validation = Rule::new(settings::known_rule()).message(Message::Expression(settings::known_message())),
+        validation = Rule::new("self.all(k, size(self[k]) <= 1024 && !self[k].contains('\\n') && !self[k].contains('\\r') && !self[k].endsWith('\\\\'))")
+            .message("a value in config.additional must be one line of at most 1024 characters that does not end in a backslash"),
+    )]
+    pub additional: BTreeMap<String, String>,
+}
+
+/// The Java virtual machine of every member.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Jvm {
+    /// The heap, as minimum and maximum alike: a whole number with Mi or Gi. Default: 512Mi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^[1-9][0-9]{0,5}(Mi|Gi)$')")
+        .message("jvm.heap must be a whole number with Mi or Gi, such as 512Mi"))]
+    #[schemars(length(max = 16))]
+    pub heap: Option<String>,
+    /// Further options of the virtual machine, one each, such as `-XX:+UseG1GC`. Options for the
+    /// heap size and the security properties belong to the operator.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    #[x_kube(validation = Rule::new("self.all(o, o.matches('^-[^ \\t\\n\\r]{1,511}$') && !o.startsWith('-Xmx') && !o.startsWith('-Xms') && !o.startsWith('-Djava.security.properties'))")
+        .message("each of jvm.additionalOptions must start with '-' and hold no white space; -Xmx and -Xms are set through jvm.heap, and java.security.properties belongs to the operator"))]
+    pub additional_options: Vec<String>,
+}
+
+/// Labels, scheduling and resources of the members' pods.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pod {
+    /// Labels added to every pod.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.contains('bellwether.dev/'))")
+        .message("pod.labels must not set app.kubernetes.io/ or bellwether.dev/ labels: the operator selects pods by them"))]
+    #[schemars(extend("maxProperties" = 64))]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations added to every pod.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[x_kube(validation = Rule::new("self.all(k, !k.contains('bellwether.dev/'))")
+        .message("pod.annotations must not set bellwether.dev/ annotations: they belong to the operator"))]
+    #[schemars(extend("maxProperties" = 64))]
+    pub annotations: BTreeMap<String, String>,
+    /// Requests and limits of the ZooKeeper container. Default: requests of 100m CPU and of memory
+    /// one and a half times the heap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// Taints that the pods tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    /// Where the pods may run. Default: spread over nodes as far as there are enough.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+    /// Labels that a node must have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 64))]
+    pub node_selector: BTreeMap<String, String>,
+    /// The pods' PriorityClass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub priority_class_name: Option<String>,
+}

@@ -1,0 +1,237 @@
+//! Which keys of `zoo.cfg` a user may set beyond the typed ones.
+//!
+//! ZooKeeper's parser (`QuorumPeerConfig.parseProperties`) turns every key that it does not know
+//! into a Java system property without a word, so a misspelt key is silent. Bellwether therefore
+//! knows the keys: one that it does not know is refused, and one that it owns is refused with
+//! another sentence.
+
+/// Keys with a typed field of their own beside the map.
+pub const TYPED: &[&str] = &[
+    "tickTime",
+    "initLimit",
+    "syncLimit",
+    "minSessionTimeout",
+    "maxSessionTimeout",
+    "maxClientCnxns",
+    "snapCount",
+    "preAllocSize",
+    "autopurge.snapRetainCount",
+    "autopurge.purgeInterval",
+];
+
+/// Keys that the operator owns, because identity, membership, durability, transport security or
+/// the probes depend on them.
+pub const RESERVED: &[&str] = &[
+    "dataDir",
+    "dataLogDir",
+    "clientPort",
+    "clientPortAddress",
+    "secureClientPort",
+    "secureClientPortAddress",
+    "dynamicConfigFile",
+    "version",
+    "peerType",
+    "electionAlg",
+    "electionPortBindRetry",
+    "standaloneEnabled",
+    "reconfigEnabled",
+    "quorumListenOnAllIPs",
+    "skipACL",
+    "forceSync",
+    "db.autocreate",
+    "datadir.autocreate",
+    "snapshot.trust.empty",
+    "oraclePath",
+    "observerMasterPort",
+    "sslQuorum",
+    "portUnification",
+    "sslQuorumReloadCertFiles",
+    "client.portUnification",
+    "serverCnxnFactory",
+    "fips-mode",
+    "DigestAuthenticationProvider.superDigest",
+    "sessionRequireClientSASLAuth",
+    "4lw.commands.whitelist",
+    "extendedTypesEnabled",
+    "leaderServes",
+    "localSessionsEnabled",
+    "localSessionsUpgradingEnabled",
+    "wideCounterZxidEnabled",
+    "leader.maxTimeToWaitForEpoch",
+    "fastleader.maxNotificationInterval",
+];
+
+/// Prefixes of families of keys that the operator owns.
+pub const RESERVED_PREFIXES: &[&str] = &[
+    "server.",
+    "group.",
+    "weight.",
+    "multiAddress.",
+    "ssl.",
+    "authProvider",
+    "quorum.auth.",
+    "X509AuthenticationProvider.",
+    "enforce.auth.",
+    "admin.",
+    "metricsProvider.",
+    "testingonly.",
+    "zookeeper.",
+    "java.",
+];
+
+/// Keys that pass through to `zoo.cfg` as they are. All take effect at a restart.
+pub const KNOWN: &[&str] = &[
+    "globalOutstandingLimit",
+    "maxCnxns",
+    "commitLogCount",
+    "snapSizeLimitInKb",
+    "txnLogSizeLimitInKb",
+    "fsync.warningthresholdms",
+    "maxResponseCacheSize",
+    "maxGetChildrenResponseCacheSize",
+    "clientPortListenBacklog",
+    "flushDelay",
+    "maxBatchSize",
+    "maxWriteQueuePollTime",
+    "requestThrottleLimit",
+    "requestThrottleStallTime",
+    "requestThrottleDropStale",
+    "requestStaleLatencyCheck",
+    "requestStaleConnectionCheck",
+    "requestThrottler.shutdownTimeout",
+    "connectionMaxTokens",
+    "connectionTokenFillTime",
+    "connectionTokenFillCount",
+    "connectionFreezeTime",
+    "connectionDropIncrease",
+    "connectionDropDecrease",
+    "connectionDecreaseRatio",
+    "largeRequestMaxBytes",
+    "largeRequestThreshold",
+    "enforceQuota",
+    "snapshot.compression.method",
+    "audit.enable",
+    "digest.enabled",
+    "cnxTimeout",
+    "quorumCnxnTimeoutMs",
+    "tcpKeepAlive",
+    "clientTcpKeepAlive",
+    "connectToLearnerMasterLimit",
+    "leaderConnectDelayDuringRetryMs",
+    "fastleader.minNotificationInterval",
+    "leader.closeSocketAsync",
+    "learner.closeSocketAsync",
+    "learner.asyncSending",
+    "observer.reconnectDelayMs",
+    "observer.syncEnabled",
+    "syncEnabled",
+    "jvm.pause.monitor",
+    "jvm.pause.warn-threshold.ms",
+    "jvm.pause.info-threshold.ms",
+    "jvm.pause.sleep.time.ms",
+    "nio.numSelectorThreads",
+    "nio.numWorkerThreads",
+    "nio.directBufferBytes",
+    "nio.shutdownTimeout",
+    "commitProcessor.numWorkerThreads",
+    "commitProcessor.shutdownTimeout",
+    "commitProcessor.maxReadBatchSize",
+    "commitProcessor.maxCommitBatchSize",
+    "watchManagerName",
+    "watcherCleanThreadsNum",
+    "watcherCleanThreshold",
+    "watcherCleanIntervalInSeconds",
+    "maxInProcessingDeadWatchers",
+    "throttledOpWaitTime",
+    "advancedFlowControlEnabled",
+];
+
+/// What a key in `config.additional` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// It passes through.
+    Known,
+    /// It has a typed field of its own.
+    Typed,
+    /// The operator owns it.
+    Reserved,
+    /// ZooKeeper has no such key as far as Bellwether knows.
+    Unknown,
+}
+
+/// Classifies a key of `config.additional`.
+pub fn classify(key: &str) -> KeyKind {
+    if TYPED.contains(&key) {
+        KeyKind::Typed
+    } else if RESERVED.contains(&key) || RESERVED_PREFIXES.iter().any(|p| key.starts_with(p)) {
+        KeyKind::Reserved
+    } else if KNOWN.contains(&key) {
+        KeyKind::Known
+    } else {
+        KeyKind::Unknown
+    }
+}
+
+fn cel_list(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
+    format!("[{}]", quoted.join(", "))
+}
+
+fn reserved_test() -> String {
+    let names: Vec<&str> = RESERVED.iter().chain(TYPED).copied().collect();
+    let prefixes: Vec<String> =
+        RESERVED_PREFIXES.iter().map(|p| format!("k.startsWith('{p}')")).collect();
+    format!("k in {} || {}", cel_list(&names), prefixes.join(" || "))
+}
+
+/// The CEL rule that refuses the operator's own keys and those with a typed field.
+pub fn reserved_rule() -> String {
+    format!("self.all(k, !({}))", reserved_test())
+}
+
+/// The CEL expression of the sentence for [`reserved_rule`].
+pub fn reserved_message() -> String {
+    format!(
+        "'config.additional must not set ' + self.filter(k, {}).join(', ') + ': these keys of \
+         zoo.cfg belong to the operator or have a field of their own under config'",
+        reserved_test()
+    )
+}
+
+fn known_test() -> String {
+    format!("k in {}", cel_list(KNOWN))
+}
+
+/// The CEL rule that refuses keys which ZooKeeper would ignore silently.
+pub fn known_rule() -> String {
+    format!("self.all(k, ({}) || {})", reserved_test(), known_test())
+}
+
+/// The CEL expression of the sentence for [`known_rule`].
+pub fn known_message() -> String {
+    format!(
+        "'config.additional has unknown keys: ' + self.filter(k, !({} || {})).join(', ') + \
+         '; ZooKeeper would ignore them silently; check the spelling'",
+        reserved_test(),
+        known_test()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_key_has_one_kind() {
+        for key in KNOWN {
+            assert_eq!(classify(key), KeyKind::Known, "{key}");
+        }
+        for key in RESERVED {
+            assert_eq!(classify(key), KeyKind::Reserved, "{key}");
+        }
+        assert_eq!(classify("server.4"), KeyKind::Reserved);
+        assert_eq!(classify("zookeeper.forceSync"), KeyKind::Reserved);
+        assert_eq!(classify("tickTime"), KeyKind::Typed);
+        assert_eq!(classify("ticktime"), KeyKind::Unknown);
+    }
+}

@@ -1,0 +1,218 @@
+//! What the operator reports about an ensemble: phase, conditions, members.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What the operator last saw and decided. It can be rebuilt from the world at any time; nothing
+/// is decided from it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ZooKeeperEnsembleStatus {
+    /// The generation of the spec that this status speaks of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// What the operator is doing, in one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// What is the case and what happens next, in one sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// How many member pods exist; for the scale subresource.
+    #[serde(default)]
+    pub replicas: i32,
+    /// How many members serve.
+    #[serde(default)]
+    pub ready_replicas: i32,
+    /// Serving members of existing ones, such as `3/3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
+    /// The label selector of the member pods; for the scale subresource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<String>,
+    /// The pod that leads, as its own server says. Absent while none leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leader: Option<String>,
+    /// The ZooKeeper version that is wanted, or the image where the spec gives one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// The configuration revision (a ConfigMap) that new pods get.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_revision: Option<String>,
+    /// The server ids that vote under that revision.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub voters: Vec<i32>,
+    /// Every member, by ordinal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub members: Vec<MemberStatus>,
+    /// `Ready`, `Available`, `Progressing` and `Degraded`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+}
+
+/// One member.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MemberStatus {
+    /// The pod.
+    pub name: String,
+    /// The server id, which is the content of its `myid`.
+    pub server_id: i32,
+    /// Its role in the ensemble, as the server itself says.
+    pub role: MemberRole,
+    /// The epoch of the last transaction that it saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<i64>,
+    /// The id of the last transaction that it saw, in hexadecimal as ZooKeeper prints it. It is
+    /// refreshed when something else changes, not by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zxid: Option<String>,
+    /// The configuration revision that the pod runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config_revision: Option<String>,
+    /// The plan's verdict: up to date, restart and why, or waiting and on what.
+    pub verdict: String,
+    /// The node that the pod runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+}
+
+/// The role of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MemberRole {
+    /// It orders all transactions.
+    Leader,
+    /// It votes and serves.
+    Follower,
+    /// It serves and never votes.
+    Observer,
+    /// It answers, but takes part in no quorum: it looks for a leader.
+    Looking,
+    /// It does not answer.
+    Down,
+}
+
+impl std::fmt::Display for MemberRole {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Leader => "leader",
+            Self::Follower => "follower",
+            Self::Observer => "observer",
+            Self::Looking => "looking",
+            Self::Down => "down",
+        })
+    }
+}
+
+/// What the operator is doing, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// The ensemble starts for the first time, or all of it starts again.
+    Starting,
+    /// Every member serves as the spec wants.
+    Ready,
+    /// Members are being added, one at a time.
+    Growing,
+    /// Members are being removed, one at a time.
+    Shrinking,
+    /// Members restart one after the other, the leader last.
+    Rolling,
+    /// Members are missing, and nothing but their return is needed.
+    Recovering,
+    /// The operator cannot go on; `message` says why.
+    Blocked,
+    /// The spec says `paused`.
+    Paused,
+    /// The spec is refused; the ensemble runs on as it was.
+    Invalid,
+    /// The ensemble is being deleted.
+    Deleting,
+}
+
+/// The types of an ensemble's conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionType {
+    /// Every member that the spec asks for serves, under the configuration that it asks for.
+    Ready,
+    /// A leader leads a majority: clients can read and write.
+    Available,
+    /// The operator is carrying out a change.
+    Progressing,
+    /// Something is wrong that a person should know.
+    Degraded,
+}
+
+impl ConditionType {
+    /// The word that the API carries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ready => "Ready",
+            Self::Available => "Available",
+            Self::Progressing => "Progressing",
+            Self::Degraded => "Degraded",
+        }
+    }
+}
+
+/// The reasons of an ensemble's conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Every wanted member serves under the wanted configuration.
+    AllMembersServing,
+    /// A leader leads a majority.
+    QuorumServing,
+    /// No leader, or too few members that follow it.
+    NoQuorum,
+    /// The ensemble starts.
+    Starting,
+    /// Members are being added.
+    Growing,
+    /// Members are being removed.
+    Shrinking,
+    /// Members restart one after the other.
+    Rolling,
+    /// A member does not serve.
+    MemberDown,
+    /// A pod cannot run: image, scheduling or a crash.
+    PodFailing,
+    /// Nothing to do.
+    Stable,
+    /// The spec says `paused`.
+    Paused,
+    /// The spec breaks a rule.
+    InvalidSpec,
+    /// What runs is not what the operator understands, so it does not touch it.
+    UnknownState,
+    /// Volumes of an earlier ensemble are in the way.
+    VolumesLeftOver,
+    /// The API server refused what the operator wanted to write.
+    ApplyFailed,
+    /// Nothing is wrong.
+    Healthy,
+}
+
+impl Reason {
+    /// The word that the API carries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::AllMembersServing => "AllMembersServing",
+            Self::QuorumServing => "QuorumServing",
+            Self::NoQuorum => "NoQuorum",
+            Self::Starting => "Starting",
+            Self::Growing => "Growing",
+            Self::Shrinking => "Shrinking",
+            Self::Rolling => "Rolling",
+            Self::MemberDown => "MemberDown",
+            Self::PodFailing => "PodFailing",
+            Self::Stable => "Stable",
+            Self::Paused => "Paused",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::UnknownState => "UnknownState",
+            Self::VolumesLeftOver => "VolumesLeftOver",
+            Self::ApplyFailed => "ApplyFailed",
+            Self::Healthy => "Healthy",
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Labels and annotations on the objects that the operator owns.
+
+use std::collections::BTreeMap;
+
+/// `app.kubernetes.io/name`, the recommended label for the kind of application.
+pub const NAME: &str = "app.kubernetes.io/name";
+/// `app.kubernetes.io/instance`: the ensemble's name.
+pub const INSTANCE: &str = "app.kubernetes.io/instance";
+/// `app.kubernetes.io/managed-by`: this operator.
+pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// Pod label: the name of the configuration revision (a ConfigMap) that the pod runs.
+///
+/// A pod's configuration never changes while it exists, so this label tells which server list the
+/// pod judges quorums by.
+pub const CONFIG_REVISION: &str = "zookeeper.bellwether.dev/config-revision";
+/// ConfigMap annotation: the voters of a configuration revision, comma-separated server ids.
+pub const VOTERS: &str = "zookeeper.bellwether.dev/voters";
+/// Annotation on every applied object: a hash of what was applied.
+pub const APPLIED_HASH: &str = "zookeeper.bellwether.dev/applied-hash";
+/// StatefulSet annotation: a hash of what the user asked for, free of what an operator version adds.
+pub const INPUTS_HASH: &str = "zookeeper.bellwether.dev/inputs-hash";
+/// StatefulSet annotation: the operator version that rendered the pod template.
+pub const RENDERED_BY: &str = "zookeeper.bellwether.dev/rendered-by";
+/// Ensemble annotation a user sets to ask for one restart of every member; the value is free, a
+/// time by custom. It is read, never written, so GitOps tools may own it.
+pub const RESTART_AT: &str = "zookeeper.bellwether.dev/restartedAt";
+
+/// The value of [`NAME`] on everything that belongs to an ensemble.
+pub const NAME_VALUE: &str = "zookeeper";
+/// The value of [`MANAGED_BY`].
+pub const MANAGED_BY_VALUE: &str = "bellwether";
+
+/// The labels that select the objects of one ensemble. They are immutable: the StatefulSet's
+/// selector is made of them.
+pub fn selector(ensemble: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (NAME.to_owned(), NAME_VALUE.to_owned()),
+        (INSTANCE.to_owned(), ensemble.to_owned()),
+        (MANAGED_BY.to_owned(), MANAGED_BY_VALUE.to_owned()),
+    ])
+}
+
+/// The same labels as a selector string, as `kubectl get -l` and the scale subresource take it.
+pub fn selector_string(ensemble: &str) -> String {
+    selector(ensemble).iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(",")
+}
