@@ -1,0 +1,61 @@
+"""A candidate of kazoo's Election recipe: says when it leads and whom the library sees waiting."""
+
+import argparse
+import threading
+
+from kazoo.exceptions import KazooException
+
+import common
+from common import Views, say, stop
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hosts", required=True)
+    parser.add_argument("--path", required=True)
+    parser.add_argument("--id", required=True)
+    parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
+    arguments = parser.parse_args()
+    common.started(id=arguments.id)
+    client = common.connect(arguments.hosts, arguments.timeout)
+    election = client.Election(arguments.path, arguments.id)
+    leading = threading.Event()
+
+    def lead():
+        leading.set()
+        say("leader", id=arguments.id)
+        while not stop.wait(0.1):
+            pass
+        leading.clear()
+
+    def run():
+        while not stop.is_set():
+            try:
+                election.run(lead)
+            except KazooException as error:
+                say("retry", error=type(error).__name__)
+                stop.wait(0.2)
+
+    threading.Thread(target=run, daemon=True).start()
+    # A client of its own: a recipe that waits must not be disturbed by the questions.
+    observer = common.connect(arguments.hosts, arguments.timeout)
+    asked = observer.Election(arguments.path)
+
+    def look():
+        contenders = asked.contenders()
+        return {
+            "leader": contenders[0] if contenders else None,
+            "queue": contenders,
+            "hasLeadership": leading.is_set(),
+        }
+
+    Views(look).start()
+    while not stop.wait(0.2):
+        pass
+    election.cancel()
+    common.end(client)
+    common.end(observer)
+
+
+if __name__ == "__main__":
+    main()
