@@ -79,9 +79,14 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
         description = "The znode of the election",
         priority = 1
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
 )]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::duplicated_attributes, reason = "each printcolumn has its own type_")]
 pub struct LeaderElectionSpec {
     /// The ensemble that holds the election, in the same namespace.
     #[x_kube(validation = Rule::new("self == oldSelf").message("ensembleRef is immutable: create another LeaderElection for an election in another ensemble"))]
@@ -91,7 +96,10 @@ pub struct LeaderElectionSpec {
     ///
     /// For `SingleText` it is the leader's node itself; for every other dialect it is the parent of
     /// the candidates' nodes. It does not have to exist yet.
-    #[schemars(length(min = 2, max = 1024), regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$"))]
+    #[schemars(
+        length(min = 2, max = 1024),
+        regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
+    )]
     #[x_kube(validation = Rule::new("self == oldSelf").message("path is immutable: create another LeaderElection for another election"))]
     #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("path must not hold '.' or '..': ZooKeeper has no relative paths"))]
     pub path: String,
@@ -136,7 +144,10 @@ pub struct Dialect {
     /// the reason `AwaitingAcknowledgement`. An ephemeral acknowledgement counts only if the
     /// leader's own session owns it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 1024), regex(pattern = r"^((/[^/\x00-\x1f\x7f-\x9f]+)+|[^/\x00-\x1f\x7f-\x9f]+)$"))]
+    #[schemars(
+        length(min = 1, max = 1024),
+        regex(pattern = r"^((/[^/\x00-\x1f\x7f-\x9f]+)+|[^/\x00-\x1f\x7f-\x9f]+)$")
+    )]
     #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("acknowledgement must not hold '.' or '..': ZooKeeper has no relative paths"))]
     pub acknowledgement: Option<String>,
 }
@@ -191,7 +202,10 @@ impl DialectType {
 pub struct SequenceOptions {
     /// What stands before the sequence number in a candidate's name, for example `leader` or
     /// `lock-`. Children with another name are counted and otherwise ignored.
-    #[schemars(length(min = 1, max = 253), regex(pattern = r"^[^/\x00-\x1f\x7f-\x9f]+$"))]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[^/\x00-\x1f\x7f-\x9f]+$")
+    )]
     pub prefix: String,
 }
 
@@ -209,9 +223,15 @@ mod tests {
     #[test]
     fn the_crd_is_what_the_documentation_promises() {
         let crd = LeaderElection::crd();
-        assert_eq!(crd.metadata.name.as_deref(), Some("leaderelections.zookeeper.bellwether.dev"));
+        assert_eq!(
+            crd.metadata.name.as_deref(),
+            Some("leaderelections.zookeeper.bellwether.dev")
+        );
         assert_eq!(crd.spec.names.short_names, Some(vec!["le".to_owned()]));
-        assert_eq!(crd.spec.names.categories, Some(vec!["zookeeper".to_owned()]));
+        assert_eq!(
+            crd.spec.names.categories,
+            Some(vec!["zookeeper".to_owned()])
+        );
         let columns: Vec<_> = crd.spec.versions[0]
             .additional_printer_columns
             .iter()
@@ -237,15 +257,35 @@ mod tests {
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
         let status = &schema["status"]["properties"];
         assert_eq!(status["candidates"]["x-kubernetes-list-type"], "map");
-        assert_eq!(status["candidates"]["x-kubernetes-list-map-keys"], json!(["node"]));
-        assert_eq!(status["conditions"]["x-kubernetes-list-map-keys"], json!(["type"]));
+        assert_eq!(
+            status["candidates"]["x-kubernetes-list-map-keys"],
+            json!(["node"])
+        );
+        assert_eq!(
+            status["conditions"]["x-kubernetes-list-map-keys"],
+            json!(["type"])
+        );
         let spec = &schema["spec"]["properties"];
         assert_eq!(spec["maxCandidates"]["default"], json!(50));
         assert_eq!(spec["maxCandidates"]["maximum"].as_f64(), Some(500.0));
-        let rules = spec["dialect"]["x-kubernetes-validations"].as_array().unwrap();
+        let rules = spec["dialect"]["x-kubernetes-validations"]
+            .as_array()
+            .unwrap();
         assert_eq!(rules.len(), 2);
-        assert_eq!(spec["dialect"]["properties"]["type"]["enum"].as_array().unwrap().len(), 6);
-        assert!(spec["path"]["x-kubernetes-validations"].as_array().unwrap().len() == 2);
+        assert_eq!(
+            spec["dialect"]["properties"]["type"]["enum"]
+                .as_array()
+                .unwrap()
+                .len(),
+            6
+        );
+        assert!(
+            spec["path"]["x-kubernetes-validations"]
+                .as_array()
+                .unwrap()
+                .len()
+                == 2
+        );
     }
 
     #[test]
@@ -263,7 +303,10 @@ mod tests {
     #[test]
     fn the_words_of_the_api_are_those_of_serde() {
         for dialect in DialectType::ALL {
-            assert_eq!(serde_json::to_value(dialect).unwrap(), json!(dialect.as_str()));
+            assert_eq!(
+                serde_json::to_value(dialect).unwrap(),
+                json!(dialect.as_str())
+            );
         }
     }
 }

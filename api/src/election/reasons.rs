@@ -209,7 +209,10 @@ mod tests {
     fn every_reason_but_the_good_one_says_what_happens_next() {
         for reason in Reason::ALL {
             let outlook = reason.outlook();
-            assert!(outlook.ends_with('.') || reason == Reason::Orderly, "{reason:?}: {outlook}");
+            assert!(
+                outlook.ends_with('.') || reason == Reason::Orderly,
+                "{reason:?}: {outlook}"
+            );
         }
     }
 }

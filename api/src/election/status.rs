@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_session_of_a_server_with_a_large_id_is_printed_unsigned() {
-        assert_eq!(format_session(0x1000_3f2a_1b00_04), "0x10003f2a1b0004");
+        assert_eq!(format_session(0x0010_003f_2a1b_0004), "0x10003f2a1b0004");
         assert_eq!(format_session(-1), "0xffffffffffffffff");
     }
 

@@ -1,0 +1,231 @@
+//! From what the mirror sees, or that it does not see, to the status of a `LeaderElection`.
+
+use bellwether_api::conditions::merge_conditions;
+use bellwether_api::election::{
+    Candidate, Leader, LeaderElectionSpec, LeaderElectionStatus, PreviousLeader, Reason,
+    format_session,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+
+use crate::decode::Identity;
+use crate::reading::{Claim, Member, Reading, Seat};
+use crate::words;
+
+/// What the mirror knows now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sight {
+    /// It sees the election.
+    Seen(Reading),
+    /// It does not.
+    Blind(Blindness),
+}
+
+/// Why and since when the mirror does not see.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blindness {
+    /// Why, as a reason of the condition `Synced`.
+    pub reason: Reason,
+    /// A sentence that says what is the case.
+    pub detail: String,
+    /// Since when what was seen before is unconfirmed.
+    pub since: Timestamp,
+}
+
+/// The status that says what the mirror knows, given what the object said before.
+///
+/// The result depends on nothing else, and it is equal to the old status if nothing changed: `now`
+/// shows only where something did.
+pub fn status(
+    spec: &LeaderElectionSpec,
+    generation: Option<i64>,
+    sight: &Sight,
+    old: Option<&LeaderElectionStatus>,
+    now: Timestamp,
+) -> LeaderElectionStatus {
+    let now = whole_seconds(now);
+    let old = old.cloned().unwrap_or_default();
+    let mut new = match sight {
+        Sight::Seen(reading) => seen(spec, reading, &old, now),
+        Sight::Blind(blindness) => blind(blindness, &old),
+    };
+    let conditions = match sight {
+        Sight::Seen(reading) => words::seen(spec, reading, &new, regressed(&new)),
+        Sight::Blind(Blindness { reason, detail, .. }) => words::blind(*reason, detail, &new),
+    };
+    new.observed_generation = generation;
+    new.conditions = merge_conditions(&old.conditions, conditions, generation, now);
+    keep_zxid_if_nothing_else_changed(new, &old)
+}
+
+/// Whether the difference between two statuses is one that consumers must learn at once: another
+/// leader, or that the leader acknowledged, or that the mirror went blind or sees again.
+pub fn is_leader_change(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> bool {
+    let Some(old) = old else { return true };
+    old.leader != new.leader || old.stale_since.is_some() != new.stale_since.is_some()
+}
+
+fn seen(
+    spec: &LeaderElectionSpec,
+    reading: &Reading,
+    old: &LeaderElectionStatus,
+    now: Timestamp,
+) -> LeaderElectionStatus {
+    let dialect = spec.dialect.type_.as_str();
+    let fresh = LeaderElectionStatus::default();
+    // Another dialect makes another election of the same znodes: nothing about leaders carries over.
+    let old = if old.dialect.as_deref().is_none_or(|old| old == dialect) {
+        old
+    } else {
+        &fresh
+    };
+    let leader = reading
+        .seats
+        .first()
+        .map(|seat| leader(seat, reading.acknowledged));
+    let mut new = LeaderElectionStatus {
+        dialect: Some(dialect.to_owned()),
+        candidates: (0..)
+            .zip(&reading.seats)
+            .map(|(at, seat)| candidate(at, seat))
+            .collect(),
+        candidate_count: bounded(reading.candidate_count),
+        unmatched_children: bounded(reading.unmatched),
+        observed_zxid: Some(reading.zxid.to_string()),
+        stale_since: None,
+        ..old.clone()
+    };
+    let before = old.leader.as_ref().map(previous);
+    let known = before.clone().or_else(|| old.previous_leader.clone());
+    match &leader {
+        Some(leader) if known.as_ref().is_some_and(|known| same_term(known, leader)) => {
+            // The same node, so the same term. New data in an ephemeral node is the same client
+            // under another name; in a node that outlives sessions it may be another client.
+            let renamed = leader.session_id.is_none()
+                && known.is_some_and(|known| known.identity != leader.identity);
+            new.leader_transitions = old.leader_transitions.saturating_add(i32::from(renamed));
+        }
+        Some(leader) => {
+            let another = known
+                .as_ref()
+                .is_some_and(|known| known.identity != leader.identity);
+            new.leader_transitions = old.leader_transitions.saturating_add(i32::from(another));
+            new.terms = old.terms.saturating_add(1);
+            new.previous_leader = known;
+            new.last_transition_time = Some(Time(now));
+        }
+        None if old.leader.is_some() => {
+            new.previous_leader = before;
+            new.last_transition_time = Some(Time(now));
+        }
+        None => {}
+    }
+    let token = leader
+        .as_ref()
+        .and_then(|leader| number(leader.fencing_token.as_deref()));
+    new.max_fencing_token = token
+        .max(number(old.max_fencing_token.as_deref()))
+        .map(|token| token.to_string());
+    new.leader = leader;
+    new
+}
+
+/// The status without sight: what was seen stands, unconfirmed.
+fn blind(blindness: &Blindness, old: &LeaderElectionStatus) -> LeaderElectionStatus {
+    let since = Time(whole_seconds(blindness.since));
+    LeaderElectionStatus {
+        stale_since: Some(old.stale_since.clone().unwrap_or(since)),
+        ..old.clone()
+    }
+}
+
+/// A transaction that changed nothing that the status shows is not worth a write.
+fn keep_zxid_if_nothing_else_changed(
+    mut new: LeaderElectionStatus,
+    old: &LeaderElectionStatus,
+) -> LeaderElectionStatus {
+    let zxid = std::mem::replace(&mut new.observed_zxid, old.observed_zxid.clone());
+    if new != *old {
+        new.observed_zxid = zxid;
+    }
+    new
+}
+
+fn leader(seat: &Seat, acknowledged: Option<bool>) -> Leader {
+    let (identity, claim) = facts(seat);
+    Leader {
+        identity: identity.text,
+        identity_source: identity.source,
+        node: seat.node.clone(),
+        session_id: claim.and_then(session),
+        acquire_time: claim.and_then(|claim| claim.created).map(MicroTime),
+        fencing_token: claim.map(|claim| claim.czxid.to_string()),
+        acknowledged,
+    }
+}
+
+fn candidate(position: i32, seat: &Seat) -> Candidate {
+    let (identity, claim) = facts(seat);
+    Candidate {
+        node: seat.node.clone(),
+        position,
+        sequence: seat.sequence,
+        identity: identity.text,
+        session_id: claim.and_then(session),
+        create_time: claim.and_then(|claim| claim.created).map(MicroTime),
+        czxid: claim.map(|claim| claim.czxid.to_string()),
+    }
+}
+
+fn facts(seat: &Seat) -> (Identity, Option<&Claim>) {
+    match &seat.member {
+        Member::Read(claim) => (claim.identity.clone(), Some(claim)),
+        Member::Hidden => (Identity::of_node(&seat.node), None),
+    }
+}
+
+fn session(claim: &Claim) -> Option<String> {
+    (claim.session != 0).then(|| format_session(claim.session))
+}
+
+fn previous(leader: &Leader) -> PreviousLeader {
+    PreviousLeader {
+        identity: leader.identity.clone(),
+        node: leader.node.clone(),
+        fencing_token: leader.fencing_token.clone(),
+    }
+}
+
+/// Whether a leader is in the term that is already known: the same node, created once. Where one
+/// of the tokens is hidden by an ACL, the name has to do.
+fn same_term(known: &PreviousLeader, leader: &Leader) -> bool {
+    known.node == leader.node
+        && match (&known.fencing_token, &leader.fencing_token) {
+            (Some(known), Some(token)) => known == token,
+            _ => true,
+        }
+}
+
+fn regressed(status: &LeaderElectionStatus) -> bool {
+    let token = status
+        .leader
+        .as_ref()
+        .and_then(|leader| number(leader.fencing_token.as_deref()));
+    token.is_some_and(|token| Some(token) < number(status.max_fencing_token.as_deref()))
+}
+
+fn number(text: Option<&str>) -> Option<i64> {
+    text?.parse().ok()
+}
+
+fn bounded(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Kubernetes stores times in whole seconds; a finer one would differ from what is read back.
+fn whole_seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}
+
+#[cfg(test)]
+mod tests;

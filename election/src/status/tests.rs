@@ -1,0 +1,340 @@
+//! Stories of elections, told as the statuses that the mirror writes.
+
+use std::collections::HashMap;
+
+use bellwether_api::election::{Dialect, DialectType, EnsembleRef, SequenceOptions};
+use proptest::prelude::*;
+
+use super::*;
+use crate::reading::{Acknowledgement, NodeStat, Snapshot, read_election};
+
+fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
+    LeaderElectionSpec {
+        ensemble_ref: EnsembleRef {
+            name: "main".to_owned(),
+        },
+        path: "/zkroot".to_owned(),
+        dialect: Dialect {
+            type_: DialectType::Sequence,
+            sequence: Some(SequenceOptions {
+                prefix: "leader".to_owned(),
+            }),
+            acknowledgement: acknowledgement.map(str::to_owned),
+        },
+        max_candidates: 50,
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + second).unwrap()
+}
+
+/// A queue of (name of the client, number); number and zxid of creation go together, and the
+/// session is the first letter of the name.
+fn queue(spec: &LeaderElectionSpec, clients: &[(&str, i32)], strangers: &[&str]) -> Sight {
+    queue_at(spec, clients, strangers, None, 0)
+}
+
+fn queue_at(
+    spec: &LeaderElectionSpec,
+    clients: &[(&str, i32)],
+    strangers: &[&str],
+    acknowledgement: Option<Acknowledgement>,
+    zxid: i64,
+) -> Sight {
+    let mut children: Vec<String> = strangers.iter().map(|&name| name.to_owned()).collect();
+    let mut members = HashMap::new();
+    let mut newest = zxid;
+    for (client, number) in clients {
+        let node = format!("leader{number:010}");
+        let czxid = 4_294_967_296 + i64::from(*number);
+        let stat = NodeStat {
+            czxid,
+            ctime: 1_800_000_000_000 + i64::from(*number),
+            ephemeral_owner: 0x1000_0000 + i64::from(client.as_bytes()[0]),
+            ..NodeStat::default()
+        };
+        let claim = Claim::read(&spec.dialect, &node, &stat, client.as_bytes());
+        members.insert(node.clone(), Member::Read(claim));
+        children.push(node);
+        newest = newest.max(czxid);
+    }
+    let snapshot = Snapshot::Queue {
+        children,
+        members,
+        acknowledgement,
+        zxid: newest,
+    };
+    Sight::Seen(read_election(spec, &snapshot))
+}
+
+fn missing(spec: &LeaderElectionSpec) -> Sight {
+    Sight::Seen(read_election(spec, &Snapshot::Missing { zxid: 1 }))
+}
+
+fn blind(reason: Reason, second: i64) -> Sight {
+    let detail = "The ensemble main does not answer.".to_owned();
+    Sight::Blind(Blindness {
+        reason,
+        detail,
+        since: at(second),
+    })
+}
+
+/// One line of what a status says.
+fn line(status: &LeaderElectionStatus) -> String {
+    let leader = status
+        .leader
+        .as_ref()
+        .map_or("-", |leader| leader.identity.as_str());
+    let waiting: Vec<_> = status
+        .candidates
+        .iter()
+        .skip(1)
+        .map(|candidate| candidate.identity.as_str())
+        .collect();
+    let conditions: Vec<_> = status
+        .conditions
+        .iter()
+        .map(|condition| {
+            format!(
+                "{}={}/{}",
+                condition.type_, condition.status, condition.reason
+            )
+        })
+        .collect();
+    format!(
+        "{leader} [{}] of {} transitions={} terms={} max={} stale={} | {}",
+        waiting.join(" "),
+        status.candidate_count,
+        status.leader_transitions,
+        status.terms,
+        status
+            .max_fencing_token
+            .as_deref()
+            .map_or("-".to_owned(), |max| {
+                (max.parse::<i64>().unwrap() - 4_294_967_296).to_string()
+            }),
+        status.stale_since.as_ref().map_or("-".to_owned(), |since| {
+            (since.0.as_second() - 1_800_000_000).to_string()
+        }),
+        conditions.join(" "),
+    )
+}
+
+/// Plays a story, ten seconds a step, and returns one line for each status and the last status.
+fn play(spec: &LeaderElectionSpec, story: &[(&str, Sight)]) -> (String, LeaderElectionStatus) {
+    let mut lines = String::new();
+    let mut old = None;
+    for ((title, sight), step) in story.iter().zip(1..) {
+        let new = status(spec, Some(1), sight, old.as_ref(), at(step * 10));
+        let again = status(spec, Some(1), sight, Some(&new), at(step * 10 + 5));
+        assert_eq!(
+            again, new,
+            "{title}: saying the same again must change nothing"
+        );
+        lines.push_str(&format!("{title}\n    {}\n", line(&new)));
+        old = Some(new);
+    }
+    (lines, old.unwrap_or_default())
+}
+
+#[test]
+fn the_story_of_a_fair_queue() {
+    let spec = spec(None);
+    let story = [
+        ("nobody came yet", missing(&spec)),
+        (
+            "the parent exists, with unrelated children",
+            queue(&spec, &[], &["config", "docs"]),
+        ),
+        ("only the parent", queue(&spec, &[], &[])),
+        ("a leads", queue(&spec, &[("a", 0)], &["config"])),
+        (
+            "b and c wait",
+            queue(&spec, &[("a", 0), ("b", 1), ("c", 2)], &["config"]),
+        ),
+        (
+            "b dies in the middle",
+            queue(&spec, &[("a", 0), ("c", 2)], &["config"]),
+        ),
+        ("a dies", queue(&spec, &[("c", 2)], &["config"])),
+        ("c gives up", queue(&spec, &[], &["config"])),
+        ("c comes back", queue(&spec, &[("c", 3)], &["config"])),
+        ("the mirror loses sight", blind(Reason::Disconnected, 95)),
+        ("and its session", blind(Reason::SessionExpired, 99)),
+        ("c is still there", queue(&spec, &[("c", 3)], &["config"])),
+        ("the parent is deleted", missing(&spec)),
+    ];
+    let (lines, _) = play(&spec, &story);
+    insta::assert_snapshot!(lines);
+}
+
+#[test]
+fn a_death_in_the_middle_changes_the_queue_and_nothing_about_the_leader() {
+    let spec = spec(None);
+    let full = queue(&spec, &[("a", 0), ("b", 1), ("c", 2)], &[]);
+    let before = status(&spec, Some(1), &full, None, at(0));
+    let without_b = queue(&spec, &[("a", 0), ("c", 2)], &[]);
+    let after = status(&spec, Some(1), &without_b, Some(&before), at(60));
+    assert_eq!(after.candidate_count, 2);
+    assert_eq!(after.leader, before.leader);
+    assert_eq!(after.previous_leader, before.previous_leader);
+    assert_eq!((after.leader_transitions, after.terms), (0, 1));
+    assert_eq!(after.last_transition_time, before.last_transition_time);
+    assert!(!is_leader_change(Some(&before), &after));
+}
+
+#[test]
+fn the_story_of_an_acknowledged_election() {
+    let spec = spec(Some("leader_ack"));
+    let seen = |clients: &[(&str, i32)], ack| queue_at(&spec, clients, &[], Some(ack), 0);
+    let owned_by = |client: u8| Acknowledgement::Present {
+        owner: 0x1000_0000 + i64::from(client),
+    };
+    let story = [
+        (
+            "a is elected",
+            seen(&[("a", 0), ("b", 1)], Acknowledgement::Absent),
+        ),
+        (
+            "a acknowledges",
+            seen(&[("a", 0), ("b", 1)], owned_by(b'a')),
+        ),
+        (
+            "a stepped down and left its acknowledgement",
+            seen(&[("b", 1)], owned_by(b'a')),
+        ),
+        ("which goes", seen(&[("b", 1)], Acknowledgement::Absent)),
+        ("b acknowledges", seen(&[("b", 1)], owned_by(b'b'))),
+        ("nobody is left", seen(&[], Acknowledgement::Absent)),
+    ];
+    let (lines, last) = play(&spec, &story);
+    insta::assert_snapshot!(lines);
+    assert_eq!(last.leader, None);
+}
+
+#[test]
+fn the_whole_status_of_a_queue() {
+    let spec = spec(Some("/acks/leader"));
+    let clients = [("alpha.example:80", 7), ("beta.example:80", 9)];
+    let ack = Some(Acknowledgement::Present { owner: 0 });
+    let (_, last) = play(
+        &spec,
+        &[("", queue_at(&spec, &clients, &["config"], ack, 0))],
+    );
+    insta::assert_snapshot!(serde_yaml::to_string(&last).unwrap());
+}
+
+#[test]
+fn a_fencing_token_that_went_back_is_never_silent() {
+    let spec = spec(None);
+    let story = [
+        ("a leads", queue(&spec, &[("a", 100)], &[])),
+        (
+            "the ensemble was restored from a backup",
+            queue(&spec, &[("b", 7)], &[]),
+        ),
+        ("the mirror cannot see", blind(Reason::Disconnected, 25)),
+        ("still smaller", queue(&spec, &[("b", 7)], &[])),
+        ("as large again", queue(&spec, &[("c", 101)], &[])),
+    ];
+    let (lines, _) = play(&spec, &story);
+    insta::assert_snapshot!(lines);
+}
+
+#[test]
+fn the_same_client_with_a_new_node_is_a_new_term_but_no_transition() {
+    let spec = spec(None);
+    let story = [
+        ("a leads", queue(&spec, &[("a", 1)], &[])),
+        ("a leads with another node", queue(&spec, &[("a", 2)], &[])),
+    ];
+    let (_, last) = play(&spec, &story);
+    assert_eq!((last.leader_transitions, last.terms), (0, 2));
+}
+
+#[test]
+fn a_zxid_alone_is_not_worth_a_write() {
+    let spec = spec(None);
+    let old = status(&spec, Some(1), &queue(&spec, &[("a", 1)], &[]), None, at(0));
+    let later = queue_at(&spec, &[("a", 1)], &[], None, 5_000_000_000);
+    assert_eq!(status(&spec, Some(1), &later, Some(&old), at(50)), old);
+}
+
+#[test]
+fn another_dialect_starts_counting_anew() {
+    let spec = spec(None);
+    let old = status(&spec, Some(1), &queue(&spec, &[("a", 1)], &[]), None, at(0));
+    let mut other = spec;
+    other.dialect = Dialect {
+        type_: DialectType::ZkElection,
+        sequence: None,
+        acknowledgement: None,
+    };
+    let new = status(
+        &other,
+        Some(2),
+        &queue(&other, &[], &["config"]),
+        Some(&old),
+        at(9),
+    );
+    assert_eq!((new.leader_transitions, new.terms), (0, 0));
+    assert_eq!(
+        (&new.max_fencing_token, &new.previous_leader),
+        (&None, &None)
+    );
+    assert_eq!(new.observed_generation, Some(2));
+}
+
+#[test]
+fn an_election_that_was_never_seen_says_so() {
+    let (_, last) = play(&spec(None), &[("", blind(Reason::EnsembleNotFound, 1))]);
+    assert_eq!(last.stale_since, Some(Time(at(1))));
+    let synced = &last.conditions[0];
+    assert_eq!(
+        (synced.status.as_str(), synced.reason.as_str()),
+        ("False", "EnsembleNotFound")
+    );
+    assert_eq!(last.conditions[1].status, "Unknown");
+    assert_eq!(last.leader, None);
+}
+
+proptest! {
+    /// Whatever the mirror sees in whatever order: counters only grow, the largest token never
+    /// falls, and a smaller token is always said.
+    #[test]
+    fn tokens_never_fall_in_silence(
+        steps in prop::collection::vec(
+            prop::option::of(prop::collection::btree_map(0_i32..20, 0_usize..3, 0..4)), 1..30,
+        ),
+    ) {
+        let spec = spec(None);
+        let mut old: Option<LeaderElectionStatus> = None;
+        for (step, second) in steps.into_iter().zip(0..) {
+            let sight = match &step {
+                None => blind(Reason::Disconnected, second),
+                Some(clients) => {
+                    let clients: Vec<_> =
+                        clients.iter().map(|(number, who)| (["a", "b", "c"][*who], *number)).collect();
+                    queue(&spec, &clients, &[])
+                }
+            };
+            let new = status(&spec, Some(1), &sight, old.as_ref(), at(second));
+            if let Some(old) = &old {
+                prop_assert!(new.terms >= old.terms);
+                prop_assert!(new.leader_transitions >= old.leader_transitions);
+                let max = |s: &LeaderElectionStatus| number(s.max_fencing_token.as_deref());
+                prop_assert!(max(&new) >= max(old));
+                if step.is_none() {
+                    prop_assert_eq!(&new.leader, &old.leader);
+                    prop_assert!(new.stale_since.is_some());
+                }
+                let fell = new.leader.is_some() && regressed(&new);
+                let said = new.conditions[2].reason == "FencingTokenRegressed";
+                prop_assert_eq!(step.is_some() && fell, said);
+            }
+            old = Some(new);
+        }
+    }
+}
