@@ -10,8 +10,9 @@
 pub(crate) struct Permission {
     /// The servers that may start with an empty disk.
     server_ids: Vec<u64>,
-    /// Unix seconds after which the permission is void.
-    until: u64,
+    /// Unix seconds after which the permission is void; `None` if it holds as long as the
+    /// configuration revision that gives it.
+    until: Option<u64>,
 }
 
 /// What to do with the file `initialize`.
@@ -39,36 +40,54 @@ impl Marker {
     }
 }
 
-/// Reads the permission; both files absent means that there is none.
+/// Reads the permission that a configuration revision carries: server ids without an end.
+///
+/// That is for the step from one member to two, where the second cannot follow before the first
+/// has restarted. It does no harm to repeat: a majority of two is both, and the first has the data.
+pub(crate) fn parse_standing(initialize: Option<&[u8]>) -> Result<Option<Permission>, String> {
+    let server_ids = parse_list(initialize)?;
+    Ok((!server_ids.is_empty()).then_some(Permission {
+        server_ids,
+        until: None,
+    }))
+}
+
+/// Reads the permission of a first bootstrap; both files absent means that there is none.
 pub(crate) fn parse_permission(
     initialize: Option<&[u8]>,
     until: Option<&[u8]>,
 ) -> Result<Option<Permission>, String> {
-    let Some(initialize) = initialize else {
-        return Ok(None);
-    };
-    let malformed = |what: &str| {
-        format!("the permission to bootstrap is malformed: {what}; the operator writes it anew")
-    };
-    let list = std::str::from_utf8(initialize)
-        .map_err(|_| malformed("the list is no text"))?
-        .trim();
-    if list.is_empty() {
+    let server_ids = parse_list(initialize)?;
+    if server_ids.is_empty() {
         return Ok(None);
     }
-    let server_ids = list
-        .split(',')
+    let until = until
+        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .and_then(|text| text.trim().parse().ok())
+        .ok_or_else(|| malformed("it does not say until when it holds"))?;
+    Ok(Some(Permission {
+        server_ids,
+        until: Some(until),
+    }))
+}
+
+fn parse_list(bytes: Option<&[u8]>) -> Result<Vec<u64>, String> {
+    let text = std::str::from_utf8(bytes.unwrap_or_default())
+        .map_err(|_| malformed("the list is no text"))?;
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    text.split(',')
         .map(|id| {
             id.trim()
                 .parse()
                 .map_err(|_| malformed(&format!("{id:?} is no server id")))
         })
-        .collect::<Result<Vec<u64>, String>>()?;
-    let until = until
-        .and_then(|bytes| std::str::from_utf8(bytes).ok())
-        .and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| malformed("it does not say until when it holds"))?;
-    Ok(Some(Permission { server_ids, until }))
+        .collect()
+}
+
+fn malformed(what: &str) -> String {
+    format!("the permission to bootstrap is malformed: {what}; the operator writes it anew")
 }
 
 /// Decides about the file `initialize`.
@@ -84,14 +103,16 @@ pub(crate) fn decide(
     if has_database {
         return Ok(Marker::RemoveBecauseThereIsData);
     }
-    match permission {
-        Some(p) if p.server_ids.contains(&server_id) && now <= p.until => Ok(Marker::Create),
-        Some(p) if p.server_ids.contains(&server_id) => Err(format!(
+    match permission.filter(|p| p.server_ids.contains(&server_id)) {
+        None => Ok(Marker::RemoveBecauseNotPermitted),
+        Some(Permission {
+            until: Some(until), ..
+        }) if now > *until => Err(format!(
             "the permission to bootstrap expired {} s ago; the operator renews it, and this \
              container tries again",
-            now - p.until
+            now - until
         )),
-        _ => Ok(Marker::RemoveBecauseNotPermitted),
+        Some(_) => Ok(Marker::Create),
     }
 }
 
@@ -153,6 +174,21 @@ mod tests {
         let message = decide(2, false, permission("1,2,3", "49").as_ref(), 50).unwrap_err();
         assert!(message.contains("expired 1 s ago"), "{message}");
         assert!(message.contains("the operator renews it"), "{message}");
+    }
+
+    #[test]
+    fn the_permission_of_a_revision_has_no_end() {
+        let standing = parse_standing(Some(b"2\n")).unwrap();
+        assert_eq!(
+            decide(2, false, standing.as_ref(), u64::MAX),
+            Ok(Marker::Create)
+        );
+        let other = decide(1, false, standing.as_ref(), 0);
+        assert_eq!(other, Ok(Marker::RemoveBecauseNotPermitted));
+        let full = decide(2, true, standing.as_ref(), 0);
+        assert_eq!(full, Ok(Marker::RemoveBecauseThereIsData));
+        assert_eq!(parse_standing(None), Ok(None));
+        assert!(parse_standing(Some(b"two")).is_err());
     }
 
     #[test]

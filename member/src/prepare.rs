@@ -14,7 +14,8 @@ use crate::ownership::{self, Found, MARK, MYID};
 
 /// The directory that ZooKeeper keeps its database in, under `dataDir` and `dataLogDir`.
 const VERSION: &str = "version-2";
-/// The file that permits ZooKeeper to start with an empty database.
+/// The file that permits ZooKeeper to start with an empty database; and the files that permit this
+/// program to create it.
 const INITIALIZE: &str = "initialize";
 /// The name of the copy that the probes run.
 const PROGRAM: &str = "bellwether-member";
@@ -175,10 +176,16 @@ fn decide_marker(
     if has_database {
         return Ok(Marker::RemoveBecauseThereIsData);
     }
-    let initialize = read_if_there(&dirs.bootstrap.join("initialize"))?;
+    let initialize = read_if_there(&dirs.bootstrap.join(INITIALIZE))?;
     let until = read_if_there(&dirs.bootstrap.join("until"))?;
     let permission = bootstrap::parse_permission(initialize.as_deref(), until.as_deref())?;
-    bootstrap::decide(identity.server_id, has_database, permission.as_ref(), now)
+    let of_revision = read_if_there(&dirs.config.join(INITIALIZE))?;
+    let standing = bootstrap::parse_standing(of_revision.as_deref())?;
+    let decide = |p| bootstrap::decide(identity.server_id, has_database, p, now);
+    match decide(standing.as_ref())? {
+        Marker::RemoveBecauseNotPermitted => decide(permission.as_ref()),
+        marker => Ok(marker),
+    }
 }
 
 /// Clears what a start without a database left behind; anything unknown stays and is an error.
@@ -205,7 +212,8 @@ fn copy_configuration(dirs: &Directories, zoo_cfg: &[u8]) -> Result<Vec<String>,
     for name in names(&dirs.config)? {
         // A mounted ConfigMap has `..data` and the directory that it points to beside its files.
         let of_a_member = name.starts_with("zoo-") && name.ends_with(".cfg");
-        if of_a_member || name.starts_with("..") || name == "zoo.cfg" {
+        let own = [INITIALIZE, "zoo.cfg"].contains(&name.as_str());
+        if of_a_member || own || name.starts_with("..") {
             continue;
         }
         let path = dirs.config.join(&name);

@@ -188,6 +188,17 @@ fn the_permission_becomes_the_marker_where_zookeeper_looks_for_it() {
 }
 
 #[test]
+fn the_second_member_bootstraps_by_its_revision() {
+    let pod = Pod::new();
+    pod.write("config/initialize", "2");
+    // An open permission of a first start for others does not matter.
+    pod.permit("1", 10);
+    pod.prepare().unwrap();
+    assert!(pod.has("datalog/initialize"));
+    assert!(!pod.has("conf/initialize"));
+}
+
+#[test]
 fn leftovers_of_a_start_without_the_marker_do_not_stop_the_bootstrap() {
     let pod = Pod::new();
     pod.permit("2", 2000);
