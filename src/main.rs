@@ -1,2 +1,42 @@
-//! The operator.
-fn main() {}
+//! The operator and its command line.
+
+mod admin;
+mod arguments;
+mod backoff;
+mod election;
+mod ensemble;
+mod lease;
+mod metrics;
+mod run;
+mod zookeeper;
+
+use bellwether_api::{LeaderElection, ZooKeeperEnsemble};
+use clap::Parser;
+use kube::CustomResourceExt;
+use tracing_subscriber::EnvFilter;
+
+use arguments::{Arguments, Command, LogFormat};
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Arguments::parse().command {
+        Command::Run(arguments) => {
+            let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+            let log = tracing_subscriber::fmt().with_env_filter(filter);
+            match arguments.log_format {
+                LogFormat::Text => log.init(),
+                LogFormat::Json => log.json().flatten_event(true).init(),
+            }
+            run::run(arguments).await
+        }
+        Command::Crd => print_crds(),
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "printing is what this command is for")]
+fn print_crds() -> anyhow::Result<()> {
+    for crd in [ZooKeeperEnsemble::crd(), LeaderElection::crd()] {
+        println!("---\n{}", serde_yaml::to_string(&crd)?.trim_end());
+    }
+    Ok(())
+}

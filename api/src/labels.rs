@@ -8,12 +8,12 @@ pub const NAME: &str = "app.kubernetes.io/name";
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
 /// `app.kubernetes.io/managed-by`: this operator.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// Pod label: the name of the configuration revision (a ConfigMap) that the pod runs.
-///
-/// A pod's configuration never changes while it exists, so this label tells which server list the
-/// pod judges quorums by.
+/// Pod annotation: the name of the configuration revision (a ConfigMap) that the pod runs.
 pub const CONFIG_REVISION: &str = "zookeeper.bellwether.dev/config-revision";
-/// ConfigMap annotation: the voters of a configuration revision, comma-separated server ids.
+/// Annotation of pods and of configuration revisions: the voters, as comma-separated server ids.
+///
+/// A pod's configuration never changes while it exists, so this tells which server list the pod
+/// judges quorums by.
 pub const VOTERS: &str = "zookeeper.bellwether.dev/voters";
 /// Annotation on every applied object: a hash of what was applied.
 pub const APPLIED_HASH: &str = "zookeeper.bellwether.dev/applied-hash";

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! Decisions about a ZooKeeper ensemble.
+//!
+//! ```text
+//! ZooKeeperEnsemble --validate--> ValidEnsemble --+
+//!                                                 +--plan--> Plan --status--> ZooKeeperEnsembleStatus
+//! cluster, servers --(I/O)-----> Observation -----+
+//! ```
+//!
+//! Everything here is a pure function of its arguments: no clock, no randomness, no network. The
+//! rule that keeps two leaders from committing is in [`safety`], and nowhere else.
+
+pub mod desired;
+pub mod four_letter;
+pub mod ids;
+pub mod observation;
+pub mod plan;
+pub mod safety;
+pub mod status;
+pub mod validate;
+
+pub use ids::{ServerId, Voters};
+pub use observation::Observation;
+pub use plan::{Plan, plan};
+pub use validate::{ValidEnsemble, validate};

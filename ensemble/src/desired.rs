@@ -1,0 +1,179 @@
+//! The Kubernetes objects of an ensemble, as they should be.
+
+pub mod config;
+pub mod services;
+pub mod stateful_set;
+
+use bellwether_api::labels;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::observation::BootstrapPermission;
+use crate::validate::ValidEnsemble;
+
+/// The kinds that the operator writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ObjectKind {
+    /// `v1` ConfigMap.
+    ConfigMap,
+    /// `v1` Service.
+    Service,
+    /// `policy/v1` PodDisruptionBudget.
+    PodDisruptionBudget,
+    /// `apps/v1` StatefulSet.
+    StatefulSet,
+}
+
+/// How an object is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// Server-side apply of the whole.
+    Apply,
+    /// A merge patch of what is given; the rest stays.
+    Merge,
+}
+
+/// One object as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DesiredObject {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its name; the namespace is the ensemble's.
+    pub name: String,
+    /// The whole object, or for [`Write::Merge`] the patch.
+    pub body: Value,
+    /// How to write it.
+    pub write: Write,
+}
+
+/// The name of the headless Service, which gives every member its DNS name.
+pub fn members_service(ensemble: &str) -> String {
+    format!("{ensemble}-members")
+}
+
+/// The name of the ConfigMap with the permission to start with an empty disk.
+pub fn bootstrap_config_map(ensemble: &str) -> String {
+    format!("{ensemble}-bootstrap")
+}
+
+/// The name of the pod with this ordinal.
+pub fn pod_name(ensemble: &str, ordinal: u16) -> String {
+    format!("{ensemble}-{ordinal}")
+}
+
+/// The first ten hexadecimal digits of the SHA-256 of a JSON value; objects hash by sorted keys.
+pub fn short_hash(value: &Value) -> String {
+    let digest = Sha256::digest(value.to_string());
+    digest.iter().take(5).map(|b| format!("{b:02x}")).collect()
+}
+
+/// Metadata of an owned object: labels and the owner, so that deletion follows the ensemble's.
+pub(crate) fn metadata(ensemble: &ValidEnsemble, name: &str) -> Value {
+    json!({
+        "name": name,
+        "namespace": ensemble.namespace,
+        "labels": labels::selector(&ensemble.name),
+        "ownerReferences": [{
+            "apiVersion": format!("{}/{}", bellwether_api::GROUP, bellwether_api::VERSION),
+            "kind": "ZooKeeperEnsemble",
+            "name": ensemble.name,
+            "uid": ensemble.uid,
+            "controller": true,
+        }],
+    })
+}
+
+/// Completes an object for server-side apply: adds the hash of itself as an annotation.
+pub(crate) fn apply(kind: ObjectKind, name: String, mut body: Value) -> DesiredObject {
+    let hash = short_hash(&body);
+    body["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(hash);
+    DesiredObject { kind, name, body, write: Write::Apply }
+}
+
+/// The ConfigMap with the permission to start with an empty disk.
+pub fn bootstrap(ensemble: &ValidEnsemble, permission: &BootstrapPermission) -> DesiredObject {
+    let name = bootstrap_config_map(&ensemble.name);
+    let initialize = permission.initialize.as_ref().map(ToString::to_string).unwrap_or_default();
+    let until = permission.until.map(|t| t.as_second().to_string()).unwrap_or_default();
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(ensemble, &name),
+        "data": { "initialize": initialize, "until": until },
+    });
+    apply(ObjectKind::ConfigMap, name, body)
+}
+
+/// Whether `desired` has to be written, given what is there.
+///
+/// It has to when the last thing applied was another (by its hash), or when a field that it sets
+/// has another value by now. Fields that others added do not matter.
+pub fn needs_write(desired: &DesiredObject, live: Option<&Value>) -> bool {
+    let Some(live) = live else { return true };
+    if desired.write == Write::Merge {
+        return !is_part_of(&desired.body, live);
+    }
+    let hash = |v: &Value| v["metadata"]["annotations"][labels::APPLIED_HASH].clone();
+    hash(&desired.body) != hash(live) || !has_all(&desired.body, live)
+}
+
+/// Whether every field that `desired` sets is so in `live`. Items of a list carry neither
+/// `apiVersion` nor `kind`, so these two are not compared.
+fn has_all(desired: &Value, live: &Value) -> bool {
+    let type_meta = ["apiVersion", "kind"];
+    desired.as_object().is_some_and(|fields| {
+        fields
+            .iter()
+            .filter(|(key, _)| !type_meta.contains(&key.as_str()))
+            .all(|(key, value)| is_part_of(value, &live[key]))
+    })
+}
+
+fn is_part_of(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Object(part), Value::Object(whole)) => part.iter().all(|(key, value)| {
+            // The API server drops empty lists and maps.
+            whole.get(key).map_or_else(|| is_empty(value), |w| is_part_of(value, w))
+        }),
+        (Value::Array(part), Value::Array(whole)) => {
+            part.len() == whole.len() && part.iter().zip(whole).all(|(p, w)| is_part_of(p, w))
+        }
+        _ => part == whole,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(a) => a.is_empty(),
+        Value::Object(o) => o.values().all(is_empty),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn desired() -> DesiredObject {
+        let body = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}], "x": {}}});
+        apply(ObjectKind::Service, "a".to_owned(), body)
+    }
+
+    #[test]
+    fn an_object_is_written_only_when_something_we_set_differs() {
+        let desired = desired();
+        assert!(needs_write(&desired, None));
+        let mut live = desired.body.clone();
+        live["metadata"]["uid"] = json!("1");
+        live["spec"]["ports"][0]["protocol"] = json!("TCP");
+        live["spec"].as_object_mut().unwrap().remove("x");
+        assert!(!needs_write(&desired, Some(&live)));
+        let mut drifted = live.clone();
+        drifted["spec"]["ports"][0]["port"] = json!(2);
+        assert!(needs_write(&desired, Some(&drifted)));
+        let mut older = live;
+        older["metadata"]["annotations"][labels::APPLIED_HASH] = json!("other");
+        assert!(needs_write(&desired, Some(&older)));
+    }
+}

@@ -1,0 +1,146 @@
+//! Configuration revisions: immutable ConfigMaps with every member's whole `zoo.cfg`.
+//!
+//! A revision is named by the hash of its content and the pod template names it, so what a pod runs
+//! is known from its annotations, and a restart of its container never changes it.
+
+use std::collections::BTreeMap;
+
+use bellwether_api::labels;
+use serde_json::{Value, json};
+
+use super::{DesiredObject, ObjectKind, apply, members_service, metadata, pod_name, short_hash};
+use crate::ids::{ServerId, Voters};
+use crate::observation::Revision;
+use crate::validate::ValidEnsemble;
+
+/// The port of clients.
+pub const CLIENT_PORT: u16 = 2181;
+/// The port on which followers connect to the leader.
+pub const QUORUM_PORT: u16 = 2888;
+/// The port of elections.
+pub const ELECTION_PORT: u16 = 3888;
+
+/// A revision with its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenderedRevision {
+    /// Its name and voters.
+    pub revision: Revision,
+    /// Its files by name.
+    pub files: BTreeMap<String, String>,
+}
+
+/// Settings that every member has and no user can change.
+///
+/// * `standaloneEnabled=false`: one server must run as a quorum of one, or it could never grow.
+/// * `reconfigEnabled=false`: each server keeps to its own file (ZOOKEEPER-2819), which is what
+///   `safety` reasons about.
+/// * `quorumListenOnAllIPs`: the server need not resolve its own name before it listens.
+/// * `db.autocreate=false` (ZOOKEEPER-261): a member that lost its disk does not vote with an empty
+///   one.
+/// * `electionPortBindRetry=0`: retry for ever; after three failures a server would never take part
+///   in an election again.
+/// * the two time limits: a server that looks for a leader asks again after 2 s at most, where the
+///   default lets it sleep for a minute, and a would-be leader waits 2 s for epochs.
+const FIXED: &[(&str, &str)] = &[
+    ("dataDir", "/data"),
+    ("standaloneEnabled", "false"),
+    ("reconfigEnabled", "false"),
+    ("quorumListenOnAllIPs", "true"),
+    ("db.autocreate", "false"),
+    ("electionPortBindRetry", "0"),
+    ("fastleader.maxNotificationInterval", "2000"),
+    ("leader.maxTimeToWaitForEpoch", "2000"),
+    ("admin.enableServer", "false"),
+    ("4lw.commands.whitelist", "conf,cons,isro,mntr,ruok,srvr"),
+];
+
+/// A short DNS cache in the virtual machine: a restarted member has another address, and a JVM
+/// remembers the old one for 30 s by default. A system property would be ignored for the negative
+/// cache, since `java.security` sets it.
+const SECURITY_PROPERTIES: &str =
+    "networkaddress.cache.ttl=1\nnetworkaddress.cache.negative.ttl=0\n";
+
+const LOGBACK: &str = r#"<configuration>
+  <appender name="CONSOLE" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{ISO8601} [myid:%X{myid}] - %-5p [%t:%C{1}@%L] - %m%n</pattern></encoder>
+  </appender>
+  <root level="INFO"><appender-ref ref="CONSOLE" /></root>
+</configuration>
+"#;
+
+/// Renders the revision of these voters.
+///
+/// `initialize` is the newcomer that must vote at once although its disk is empty: only in the step
+/// from one to two members, where the newcomer cannot follow before the old member has restarted.
+/// It is harmless there: a majority of two is both, and the old member's data is newer.
+pub fn render(
+    ensemble: &ValidEnsemble,
+    voters: &Voters,
+    initialize: Option<ServerId>,
+) -> RenderedRevision {
+    let mut files = BTreeMap::from([
+        ("security.properties".to_owned(), SECURITY_PROPERTIES.to_owned()),
+        ("logback.xml".to_owned(), LOGBACK.to_owned()),
+    ]);
+    for id in voters.iter() {
+        files.insert(format!("zoo-{id}.cfg"), zoo_cfg(ensemble, voters, None));
+    }
+    // A member that leaves and restarts before it is gone must not vote; an observer never does.
+    if let Some(last) = voters.last() {
+        let leaver = ServerId(last.0 + 1);
+        files.insert(format!("zoo-{leaver}.cfg"), zoo_cfg(ensemble, voters, Some(leaver)));
+    }
+    if let Some(id) = initialize {
+        files.insert("initialize".to_owned(), id.to_string());
+    }
+    let name = format!("{}-config-{}", ensemble.name, short_hash(&json!(files)));
+    RenderedRevision { revision: Revision { name, voters: voters.clone(), initialize }, files }
+}
+
+fn zoo_cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<ServerId>) -> String {
+    let mut lines: BTreeMap<String, String> = ensemble.settings.clone();
+    lines.extend(FIXED.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+    lines.insert("clientPort".to_owned(), CLIENT_PORT.to_string());
+    if observer.is_some() {
+        lines.insert("peerType".to_owned(), "observer".to_owned());
+    }
+    let mut text = String::from("# Written by Bellwether.\n");
+    for (key, value) in &lines {
+        // The file is a Java properties file: a backslash starts an escape.
+        text.push_str(&format!("{key}={}\n", value.replace('\\', "\\\\")));
+    }
+    let server = |id: ServerId, role: &str| {
+        format!(
+            "server.{id}={}:{QUORUM_PORT}:{ELECTION_PORT}:{role}\n",
+            member_host(ensemble, id)
+        )
+    };
+    text.extend(voters.iter().map(|id| server(id, "participant")));
+    text.extend(observer.map(|id| server(id, "observer")));
+    text
+}
+
+/// The DNS name of a member.
+pub fn member_host(ensemble: &ValidEnsemble, id: ServerId) -> String {
+    format!(
+        "{}.{}.{}.svc.{}",
+        pod_name(&ensemble.name, id.0.saturating_sub(ensemble.id_offset + 1)),
+        members_service(&ensemble.name),
+        ensemble.namespace,
+        ensemble.context.cluster_domain
+    )
+}
+
+/// The immutable ConfigMap of a revision.
+pub fn config_map(ensemble: &ValidEnsemble, rendered: &RenderedRevision) -> DesiredObject {
+    let mut meta: Value = metadata(ensemble, &rendered.revision.name);
+    meta["annotations"] = json!({ labels::VOTERS: rendered.revision.voters.to_string() });
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": meta,
+        "immutable": true,
+        "data": rendered.files,
+    });
+    apply(ObjectKind::ConfigMap, rendered.revision.name.clone(), body)
+}

@@ -1,0 +1,61 @@
+//! The Services and the disruption budget.
+
+use bellwether_api::labels;
+use serde_json::json;
+
+use super::config::{CLIENT_PORT, ELECTION_PORT, QUORUM_PORT};
+use super::{DesiredObject, ObjectKind, apply, members_service, metadata};
+use crate::validate::ValidEnsemble;
+
+/// The Service of clients: every member that serves.
+pub fn client_service(ensemble: &ValidEnsemble) -> DesiredObject {
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(ensemble, &ensemble.name),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": labels::selector(&ensemble.name),
+            "ports": [{ "name": "client", "port": CLIENT_PORT, "targetPort": "client" }],
+        },
+    });
+    apply(ObjectKind::Service, ensemble.name.clone(), body)
+}
+
+/// The headless Service, which names every member. Members that are not ready are named too:
+/// they need each other's addresses to become ready.
+pub fn headless_service(ensemble: &ValidEnsemble) -> DesiredObject {
+    let name = members_service(&ensemble.name);
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(ensemble, &name),
+        "spec": {
+            "type": "ClusterIP",
+            "clusterIP": "None",
+            "publishNotReadyAddresses": true,
+            "selector": labels::selector(&ensemble.name),
+            "ports": [
+                { "name": "client", "port": CLIENT_PORT, "targetPort": "client" },
+                { "name": "quorum", "port": QUORUM_PORT, "targetPort": "quorum" },
+                { "name": "election", "port": ELECTION_PORT, "targetPort": "election" },
+            ],
+        },
+    });
+    apply(ObjectKind::Service, name, body)
+}
+
+/// The disruption budget: others may take away one member at a time. The operator itself deletes
+/// pods by its own, stricter rule.
+pub fn pod_disruption_budget(ensemble: &ValidEnsemble) -> DesiredObject {
+    let body = json!({
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(ensemble, &ensemble.name),
+        "spec": {
+            "maxUnavailable": 1,
+            "selector": { "matchLabels": labels::selector(&ensemble.name) },
+        },
+    });
+    apply(ObjectKind::PodDisruptionBudget, ensemble.name.clone(), body)
+}

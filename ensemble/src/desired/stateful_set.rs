@@ -1,0 +1,290 @@
+//! The StatefulSet of the voting members.
+//!
+//! `OnDelete` and `Parallel`: the StatefulSet controller creates pods, and only the operator's
+//! executor deletes them, one at a time and in the order of the plan.
+
+use bellwether_api::ensemble::ReclaimPolicy;
+use bellwether_api::labels;
+use serde_json::{Map, Value, json};
+
+use super::config::{CLIENT_PORT, ELECTION_PORT, QUORUM_PORT};
+use super::{
+    DesiredObject, ObjectKind, Write, apply, bootstrap_config_map, members_service, metadata,
+    short_hash,
+};
+use crate::observation::Revision;
+use crate::validate::ValidEnsemble;
+
+/// Annotation of the pod template: the newcomer that initializes its empty disk.
+pub const INITIALIZE: &str = "zookeeper.bellwether.dev/initialize";
+/// Annotation of the pod template: the user's request for a restart.
+const RESTART: &str = "zookeeper.bellwether.dev/restart";
+/// The name of the container that runs ZooKeeper.
+pub const CONTAINER: &str = "zookeeper";
+/// The name of the init container that prepares the volume.
+pub const PREPARE_CONTAINER: &str = "prepare";
+
+/// A hash of all that the user asks for and the pod template depends on. It does not depend on the
+/// operator's version: a new operator must not by itself restart a healthy ensemble.
+pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision) -> String {
+    let e = ensemble;
+    short_hash(&json!([
+        revision.voters.to_string(),
+        revision.initialize.map(|id| id.0),
+        e.image,
+        e.image_pull_policy,
+        e.image_pull_secrets,
+        e.settings,
+        e.heap_mib,
+        e.jvm_options,
+        e.pod,
+        e.restart_at,
+        e.id_offset,
+        e.storage_size,
+        e.storage_class,
+        e.reclaim_policy,
+    ]))
+}
+
+/// Only the number of replicas; the pod template stays as an earlier operator version rendered it.
+pub fn replicas_only(ensemble: &ValidEnsemble, replicas: u16) -> DesiredObject {
+    DesiredObject {
+        kind: ObjectKind::StatefulSet,
+        name: ensemble.name.clone(),
+        body: json!({ "spec": { "replicas": replicas } }),
+        write: Write::Merge,
+    }
+}
+
+/// The whole StatefulSet.
+pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16) -> DesiredObject {
+    let mut meta = metadata(ensemble, &ensemble.name);
+    meta["annotations"] = json!({
+        labels::INPUTS_HASH: inputs_hash(ensemble, revision),
+        labels::RENDERED_BY: ensemble.context.version,
+    });
+    let when_deleted = match ensemble.reclaim_policy {
+        ReclaimPolicy::Retain => "Retain",
+        ReclaimPolicy::Delete => "Delete",
+    };
+    let mut claim = json!({
+        "metadata": { "name": "data", "labels": labels::selector(&ensemble.name) },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": ensemble.storage_size } },
+        },
+    });
+    if let Some(class) = &ensemble.storage_class {
+        claim["spec"]["storageClassName"] = json!(class);
+    }
+    let body = json!({
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": meta,
+        "spec": {
+            "replicas": replicas,
+            "serviceName": members_service(&ensemble.name),
+            "podManagementPolicy": "Parallel",
+            "updateStrategy": { "type": "OnDelete" },
+            "selector": { "matchLabels": labels::selector(&ensemble.name) },
+            // A leaver's volume goes with it: an old copy must never vote again.
+            "persistentVolumeClaimRetentionPolicy": {
+                "whenDeleted": when_deleted,
+                "whenScaled": "Delete",
+            },
+            "volumeClaimTemplates": [claim],
+            "template": {
+                "metadata": {
+                    "labels": pod_labels(ensemble),
+                    "annotations": pod_annotations(ensemble, revision),
+                },
+                "spec": pod_spec(ensemble, revision),
+            },
+        },
+    });
+    apply(ObjectKind::StatefulSet, ensemble.name.clone(), body)
+}
+
+fn pod_labels(ensemble: &ValidEnsemble) -> Value {
+    let mut all = ensemble.pod.labels.clone();
+    all.extend(labels::selector(&ensemble.name));
+    json!(all)
+}
+
+fn pod_annotations(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
+    let mut all = ensemble.pod.annotations.clone();
+    all.insert(labels::CONFIG_REVISION.to_owned(), revision.name.clone());
+    all.insert(labels::VOTERS.to_owned(), revision.voters.to_string());
+    if let Some(id) = revision.initialize {
+        all.insert(INITIALIZE.to_owned(), id.to_string());
+    }
+    if let Some(restart) = &ensemble.restart_at {
+        all.insert(RESTART.to_owned(), restart.clone());
+    }
+    json!(all)
+}
+
+fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
+    let pod = &ensemble.pod;
+    let mut spec = json!({
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": 1000,
+            "runAsGroup": 1000,
+            "fsGroup": 1000,
+            "fsGroupChangePolicy": "OnRootMismatch",
+            "seccompProfile": { "type": "RuntimeDefault" },
+        },
+        "affinity": pod.affinity.as_ref().map_or_else(|| spread(ensemble), |a| json!(a)),
+        "initContainers": [prepare(ensemble)],
+        "containers": [zookeeper(ensemble)],
+        "volumes": [
+            { "name": "config", "configMap": { "name": revision.name } },
+            {
+                "name": "bootstrap",
+                "configMap": { "name": bootstrap_config_map(&ensemble.name), "optional": true },
+            },
+            { "name": "conf", "emptyDir": {} },
+            { "name": "bin", "emptyDir": {} },
+            { "name": "tmp", "emptyDir": {} },
+            { "name": "logs", "emptyDir": {} },
+        ],
+    });
+    let mut set = |key: &str, value: Value| spec[key] = value;
+    if !ensemble.image_pull_secrets.is_empty() {
+        set("imagePullSecrets", json!(ensemble.image_pull_secrets));
+    }
+    if !pod.tolerations.is_empty() {
+        set("tolerations", json!(pod.tolerations));
+    }
+    if !pod.node_selector.is_empty() {
+        set("nodeSelector", json!(pod.node_selector));
+    }
+    if let Some(class) = &pod.priority_class_name {
+        set("priorityClassName", json!(class));
+    }
+    spec
+}
+
+/// Members spread over nodes as far as there are enough of them.
+fn spread(ensemble: &ValidEnsemble) -> Value {
+    json!({
+        "podAntiAffinity": {
+            "preferredDuringSchedulingIgnoredDuringExecution": [{
+                "weight": 100,
+                "podAffinityTerm": {
+                    "topologyKey": "kubernetes.io/hostname",
+                    "labelSelector": { "matchLabels": labels::selector(&ensemble.name) },
+                },
+            }],
+        },
+    })
+}
+
+fn restricted() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "readOnlyRootFilesystem": true,
+        "capabilities": { "drop": ["ALL"] },
+    })
+}
+
+fn prepare(ensemble: &ValidEnsemble) -> Value {
+    json!({
+        "name": PREPARE_CONTAINER,
+        "image": ensemble.context.member_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bellwether-member", "prepare"],
+        "env": [
+            { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
+            { "name": "ENSEMBLE", "value": format!("{}/{}", ensemble.namespace, ensemble.name) },
+            { "name": "ID_OFFSET", "value": ensemble.id_offset.to_string() },
+        ],
+        "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+        "securityContext": restricted(),
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [
+            { "name": "config", "mountPath": "/etc/bellwether/config", "readOnly": true },
+            { "name": "bootstrap", "mountPath": "/etc/bellwether/bootstrap", "readOnly": true },
+            { "name": "conf", "mountPath": "/conf" },
+            { "name": "bin", "mountPath": "/bellwether" },
+            { "name": "data", "mountPath": "/data" },
+        ],
+    })
+}
+
+fn zookeeper(ensemble: &ValidEnsemble) -> Value {
+    let mut jvm = vec![
+        format!("-Xms{}m", ensemble.heap_mib),
+        format!("-Xmx{}m", ensemble.heap_mib),
+        "-Djava.security.properties=/conf/security.properties".to_owned(),
+        // Out of memory, a server must stop rather than limp.
+        "-XX:+ExitOnOutOfMemoryError".to_owned(),
+    ];
+    jvm.extend(ensemble.jvm_options.iter().cloned());
+    let member = |check: &str| json!({ "command": ["/bellwether/bellwether-member", "probe", check] });
+    let mut container = json!({
+        "name": CONTAINER,
+        "image": ensemble.image,
+        "command": ["zkServer.sh", "start-foreground"],
+        "env": [
+            { "name": "ZOOCFGDIR", "value": "/conf" },
+            { "name": "ZOO_LOG_DIR", "value": "/logs" },
+            { "name": "ZK_SERVER_HEAP", "value": ensemble.heap_mib.to_string() },
+            { "name": "SERVER_JVMFLAGS", "value": jvm.join(" ") },
+        ],
+        "ports": [
+            { "name": "client", "containerPort": CLIENT_PORT },
+            { "name": "quorum", "containerPort": QUORUM_PORT },
+            { "name": "election", "containerPort": ELECTION_PORT },
+        ],
+        "resources": resources(ensemble),
+        "securityContext": restricted(),
+        // A server may load a large snapshot before it listens.
+        "startupProbe": {
+            "tcpSocket": { "port": "client" },
+            "periodSeconds": 1,
+            "failureThreshold": 1800,
+        },
+        // Never a probe that needs a quorum: it would kill the members that wait for one.
+        "livenessProbe": {
+            "exec": member("live"),
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+            "failureThreshold": 6,
+        },
+        "readinessProbe": {
+            "exec": member("ready"),
+            "periodSeconds": 2,
+            "timeoutSeconds": 3,
+            "failureThreshold": 2,
+        },
+        "volumeMounts": [
+            { "name": "conf", "mountPath": "/conf" },
+            { "name": "bin", "mountPath": "/bellwether", "readOnly": true },
+            { "name": "data", "mountPath": "/data" },
+            { "name": "tmp", "mountPath": "/tmp" },
+            { "name": "logs", "mountPath": "/logs" },
+        ],
+    });
+    if let Some(policy) = ensemble.image_pull_policy {
+        container["imagePullPolicy"] = json!(policy);
+    }
+    container
+}
+
+fn resources(ensemble: &ValidEnsemble) -> Value {
+    let mut all = match &ensemble.pod.resources {
+        Some(r) => json!(r).as_object().cloned().unwrap_or_default(),
+        None => Map::new(),
+    };
+    if all.is_empty() {
+        // The heap and as much again by half for the virtual machine itself and its buffers.
+        let memory = format!("{}Mi", ensemble.heap_mib + ensemble.heap_mib / 2);
+        all.insert("requests".to_owned(), json!({ "cpu": "100m", "memory": memory }));
+    }
+    Value::Object(all)
+}

@@ -1,0 +1,138 @@
+//! What was read from the world: the input of every decision beside the spec.
+
+use std::collections::BTreeSet;
+
+use bellwether_api::ensemble::MemberRole;
+use jiff::Timestamp;
+
+use crate::ids::{ServerId, Voters};
+
+/// Everything that one reconcile read, all of it fresh.
+#[derive(Clone, Debug, Default)]
+pub struct Observation {
+    /// When it was read.
+    pub now: Timestamp,
+    /// The members' StatefulSet, if it exists.
+    pub stateful_set: Option<StatefulSetObservation>,
+    /// The members' pods, by ordinal.
+    pub pods: Vec<PodObservation>,
+    /// Ordinals whose volume claim exists.
+    pub claims: BTreeSet<u16>,
+    /// The permission to start with an empty disk, if its ConfigMap exists.
+    pub bootstrap: Option<BootstrapPermission>,
+    /// The names of the configuration revisions that exist as ConfigMaps.
+    pub revisions: BTreeSet<String>,
+}
+
+/// The members' StatefulSet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatefulSetObservation {
+    /// How many pods it wants.
+    pub replicas: u16,
+    /// What its pod template's annotations say of the configuration revision; `None` when they are
+    /// missing or malformed, and then nothing is touched.
+    pub template: Option<Revision>,
+    /// The revision of the pod template, known only once the StatefulSet controller has seen the
+    /// last change of it.
+    pub update_revision: Option<String>,
+    /// The hash of the user's wishes that the template was rendered from.
+    pub inputs_hash: Option<String>,
+    /// The operator version that rendered the template.
+    pub rendered_by: Option<String>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+}
+
+/// A configuration revision as a pod or the pod template carries it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revision {
+    /// The name of its ConfigMap.
+    pub name: String,
+    /// The servers that vote under it.
+    pub voters: Voters,
+    /// The newcomer that may start with an empty disk and vote, where one must: see
+    /// [`crate::desired::config`].
+    pub initialize: Option<ServerId>,
+}
+
+/// One member's pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodObservation {
+    /// Its name.
+    pub name: String,
+    /// Its ordinal in the StatefulSet.
+    pub ordinal: u16,
+    /// Its unique id, the first precondition of its deletion.
+    pub uid: String,
+    /// Its resource version, the second one.
+    pub resource_version: String,
+    /// The configuration revision that it runs, from its own annotations; it cannot change.
+    pub revision: Option<Revision>,
+    /// The revision of the pod template that it was made from.
+    pub controller_revision: Option<String>,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+    /// What the kubelet and the scheduler say of it.
+    pub state: PodState,
+    /// Whether its readiness probe succeeds. The probe fails only after some seconds without a
+    /// quorum, so this tells a server that is stuck from one that is in the middle of an election.
+    pub ready: bool,
+    /// The node that it runs on.
+    pub node: Option<String>,
+    /// What its server answers.
+    pub server: ServerReport,
+}
+
+/// What the kubelet and the scheduler say of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodState {
+    /// On its way: scheduled or being scheduled, images pulled, containers started.
+    Starting,
+    /// The ZooKeeper container runs.
+    Running,
+    /// It cannot run as it is: image, configuration, crash or scheduling.
+    Failing {
+        /// The one-word reason that Kubernetes gives, such as `ImagePullBackOff`.
+        reason: String,
+        /// The sentence that goes with it.
+        message: String,
+    },
+}
+
+/// What a member's server answers to the four-letter words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerReport {
+    /// It takes part in a quorum.
+    Serving {
+        /// Its role.
+        role: MemberRole,
+        /// The last transaction that it saw; the upper 32 bits are the epoch.
+        zxid: u64,
+        /// The voters that it judges quorums by, in its own words.
+        voters: Voters,
+    },
+    /// It answers, and takes part in no quorum.
+    Looking,
+    /// It does not answer, or not as a ZooKeeper server would.
+    Unreachable(String),
+}
+
+impl ServerReport {
+    /// The role for the status.
+    pub fn role(&self) -> MemberRole {
+        match self {
+            Self::Serving { role, .. } => *role,
+            Self::Looking => MemberRole::Looking,
+            Self::Unreachable(_) => MemberRole::Down,
+        }
+    }
+}
+
+/// The content of the bootstrap ConfigMap: who may start with an empty disk, and until when.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BootstrapPermission {
+    /// The servers that may; nobody when empty.
+    pub initialize: Option<Voters>,
+    /// The permission is void from here on.
+    pub until: Option<Timestamp>,
+}

@@ -1,0 +1,233 @@
+//! The plan: the objects as they should be, at most one disruptive step, and the report.
+//!
+//! A plan leaves nothing to decide. It is made from the spec and one fresh observation, and holds
+//! no memory: whatever was interrupted, the next plan goes on from what is there.
+
+pub mod membership;
+pub mod report;
+pub mod roll;
+pub mod view;
+
+use std::time::Duration;
+
+use bellwether_api::ensemble::Phase;
+use bellwether_api::ensemble::status::Reason;
+use jiff::SignedDuration;
+
+use crate::desired::{self, DesiredObject, config, services, stateful_set};
+use crate::ids::{ServerId, Voters};
+use crate::observation::{BootstrapPermission, Observation, StatefulSetObservation};
+use crate::validate::ValidEnsemble;
+use report::{Report, Trouble, Verdict};
+use view::View;
+
+/// How long a permission to start with an empty disk holds without being renewed. If the operator
+/// dies while it is open, a disk that is lost later must not be taken for a new one.
+const PERMISSION: SignedDuration = SignedDuration::from_mins(10);
+/// How soon to look again while something is under way. Pod events come by themselves; what a
+/// ZooKeeper server says does not.
+const SOON: Duration = Duration::from_millis(400);
+/// How soon to look again when nothing is under way, for the roles in the status.
+const LATER: Duration = Duration::from_secs(5);
+
+/// What to do now.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The objects as they should be, in the order in which to write them.
+    pub objects: Vec<DesiredObject>,
+    /// Configuration revisions that no pod uses any more.
+    pub prune: Vec<String>,
+    /// The one disruptive step, if any.
+    pub step: Option<Step>,
+    /// What the plan says of every member, and why.
+    pub report: Report,
+    /// When to look again at the latest.
+    pub requeue: Duration,
+}
+
+/// A disruptive step. The executor carries it out with every precondition, or not at all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Delete a pod, so that the StatefulSet controller makes it anew from the current template.
+    RestartMember {
+        /// The pod.
+        pod: String,
+        /// Its unique id: never delete the pod that replaced it.
+        uid: String,
+        /// Its resource version: never act on a pod that changed since it was judged.
+        resource_version: String,
+        /// Its server id.
+        id: ServerId,
+        /// What the server must say of itself when it is asked again just before.
+        expect: Expect,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// What a member must be when it is asked again just before its restart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expect {
+    /// A follower: if it leads by now, the plan is out of date.
+    Follower,
+    /// The leader: if another leads by now, the plan is out of date.
+    Leader,
+    /// Not part of any quorum: if it serves by now, the plan is out of date.
+    Idle,
+}
+
+/// Decides what to do.
+pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
+    let mut plan = match &observation.stateful_set {
+        None => plan_start(ensemble, observation),
+        Some(set) => plan_existing(ensemble, observation, set),
+    };
+    if ensemble.paused {
+        plan.objects.clear();
+        plan.prune.clear();
+        plan.step = None;
+        plan.report.pause();
+        plan.requeue = LATER;
+    }
+    plan
+}
+
+/// A new ensemble, or one whose StatefulSet is gone.
+fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
+    let voters = Voters::first(ensemble.size, ensemble.id_offset);
+    let opened = observation.bootstrap.as_ref().is_some_and(|b| b.initialize.is_some());
+    let claims = observation.claims.len();
+    let kept = !opened && claims > 0;
+    let expected = (0..ensemble.size).all(|i| observation.claims.contains(&i));
+    if kept && !(expected && claims == usize::from(ensemble.size)) {
+        let list: Vec<String> = observation.claims.iter().map(|o| format!("data-{}-{o}", ensemble.name)).collect();
+        let message = format!(
+            "volume claims of an earlier ensemble exist ({}) and do not match {} members. \
+             Set replicas to {claims} to take them up, or delete them to start empty; nothing is \
+             created until then.",
+            list.join(", "),
+            ensemble.size,
+        );
+        return Plan::nothing(Report::trouble(
+            Phase::Blocked,
+            Trouble { reason: Reason::VolumesLeftOver, message },
+        ));
+    }
+    let permission = BootstrapPermission {
+        initialize: (!kept).then(|| voters.clone()),
+        until: (!kept).then(|| observation.now + PERMISSION),
+    };
+    let rendered = config::render(ensemble, &voters, None);
+    let message = if kept {
+        format!("Creating {} members on the volumes that exist.", ensemble.size)
+    } else {
+        format!("Creating {} members.", ensemble.size)
+    };
+    let mut report = Report::new(Phase::Starting, message);
+    report.revision = Some(rendered.revision.clone());
+    Plan {
+        objects: vec![
+            config::config_map(ensemble, &rendered),
+            desired::bootstrap(ensemble, &permission),
+            services::headless_service(ensemble),
+            services::client_service(ensemble),
+            services::pod_disruption_budget(ensemble),
+            stateful_set::stateful_set(ensemble, &rendered.revision, ensemble.size),
+        ],
+        prune: Vec::new(),
+        step: None,
+        report,
+        requeue: SOON,
+    }
+}
+
+fn plan_existing(
+    ensemble: &ValidEnsemble,
+    observation: &Observation,
+    set: &StatefulSetObservation,
+) -> Plan {
+    if set.terminating {
+        let message = "The StatefulSet is being deleted; it is created again when it is gone.";
+        return Plan::nothing(Report::new(Phase::Recovering, message.to_owned()));
+    }
+    let view = match View::new(ensemble, observation, set) {
+        Ok(view) => view,
+        Err(unknown) => {
+            let message = format!("{unknown}. Nothing is restarted until this is understood.");
+            let trouble = Trouble { reason: Reason::UnknownState, message };
+            return Plan::nothing(Report::trouble(Phase::Blocked, trouble));
+        }
+    };
+    let change = membership::next(ensemble, &view, set);
+    let rendered = config::render(ensemble, &change.voters, change.initialize);
+    let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision);
+    let same_inputs = set.inputs_hash.as_ref() == Some(&inputs);
+    // What an older operator rendered stays until the user changes something.
+    let keep_template = same_inputs
+        && set.rendered_by.as_ref() != Some(&ensemble.context.version)
+        && observation.revisions.contains(&view.template.name);
+    let revision = if keep_template { &view.template } else { &rendered.revision };
+
+    let mut objects = Vec::new();
+    if !keep_template {
+        objects.push(config::config_map(ensemble, &rendered));
+    }
+    objects.push(desired::bootstrap(ensemble, &renew_permission(observation, &view)));
+    objects.push(services::headless_service(ensemble));
+    objects.push(services::client_service(ensemble));
+    objects.push(services::pod_disruption_budget(ensemble));
+    if keep_template {
+        objects.push(stateful_set::replicas_only(ensemble, change.replicas));
+    } else {
+        objects.push(stateful_set::stateful_set(ensemble, revision, change.replicas));
+    }
+
+    let template_changes = !same_inputs || change.replicas != set.replicas;
+    let mut roll = roll::plan_roll(&view, set, change.bounce);
+    if template_changes {
+        roll.hold("the change of the pod template to take effect");
+    }
+    let report = report::compose(ensemble, &view, &change, &roll, revision);
+    let mut used: Vec<&str> = observation
+        .pods
+        .iter()
+        .filter_map(|p| p.revision.as_ref().map(|r| r.name.as_str()))
+        .collect();
+    used.extend([revision.name.as_str(), view.template.name.as_str()]);
+    let prune =
+        observation.revisions.iter().filter(|r| !used.contains(&r.as_str())).cloned().collect();
+    let idle = matches!(report.phase, Phase::Ready) && !template_changes;
+    Plan {
+        objects,
+        prune,
+        step: roll.step,
+        report,
+        requeue: if idle { LATER } else { SOON },
+    }
+}
+
+/// The permission to start with an empty disk ends when the ensemble serves for the first time, and
+/// never opens again.
+fn renew_permission(observation: &Observation, view: &View<'_>) -> BootstrapPermission {
+    let Some(open) = observation.bootstrap.as_ref().filter(|b| b.initialize.is_some()) else {
+        return BootstrapPermission::default();
+    };
+    if !view.serving.is_empty() {
+        return BootstrapPermission::default();
+    }
+    let left = open.until.map(|u| u.duration_since(observation.now)).unwrap_or_default();
+    let until = if left < PERMISSION / 2 { observation.now + PERMISSION } else { observation.now + left };
+    BootstrapPermission { initialize: open.initialize.clone(), until: Some(until) }
+}
+
+impl Plan {
+    /// A plan that changes nothing.
+    fn nothing(report: Report) -> Self {
+        Self { objects: Vec::new(), prune: Vec::new(), step: None, report, requeue: LATER }
+    }
+
+    /// The verdict on a member, by pod name.
+    pub fn verdict(&self, pod: &str) -> Option<&Verdict> {
+        self.report.members.iter().find(|m| m.pod == pod).map(|m| &m.verdict)
+    }
+}

@@ -1,0 +1,109 @@
+//! Which voters the pod template should name next, and how many pods there should be.
+//!
+//! A size change is a chain of steps of one member. Step k is finished on every voter before step
+//! k + 1 is written, so at most two voter sets are live at any time. A new target in the middle of a
+//! step may turn the chain round, back to the set that the step came from.
+
+use crate::ids::{ServerId, Voters};
+use crate::observation::StatefulSetObservation;
+use crate::plan::view::View;
+use crate::safety::may_become_live;
+use crate::validate::ValidEnsemble;
+
+/// The decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The voters that the template should name.
+    pub voters: Voters,
+    /// How many pods there should be.
+    pub replicas: u16,
+    /// The newcomer that initializes its empty disk; only in the step from one to two members.
+    pub initialize: Option<ServerId>,
+    /// A leaver that leads and must be restarted first, so that another member leads.
+    pub bounce: Option<ServerId>,
+    /// Why the chain does not go on yet.
+    pub held: Option<String>,
+}
+
+/// Decides on the next voters.
+pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservation) -> Change {
+    let template = &view.template.voters;
+    let wanted = Voters::first(ensemble.size, ensemble.id_offset);
+    let mut change = Change {
+        voters: template.clone(),
+        replicas: set.replicas,
+        initialize: view.template.initialize,
+        bounce: None,
+        held: None,
+    };
+    if *template != wanted {
+        if view.is_finished() {
+            begin_step(ensemble, view, &wanted, &mut change);
+        } else if let Some(back) = turn_round(view, &wanted) {
+            change.voters = back;
+            change.initialize = None;
+        }
+    }
+    if let Err(unsafe_voters) = may_become_live(view.live(), &change.voters) {
+        change.held = Some(unsafe_voters.to_string());
+        change.voters = template.clone();
+        change.initialize = view.template.initialize;
+        change.bounce = None;
+    }
+    change.replicas = replicas(ensemble, view, set, &change.voters);
+    change
+}
+
+/// One member more or less than the template, which every voter runs.
+fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change: &mut Change) {
+    let template = &view.template.voters;
+    // Every set of this operator is an interval from the first id.
+    let size = u16::try_from(template.len()).unwrap_or(u16::MAX);
+    if wanted.len() > template.len() {
+        change.voters = Voters::first(size + 1, ensemble.id_offset);
+        change.initialize = change.voters.last().filter(|_| size == 1);
+        return;
+    }
+    match template.last() {
+        // Restarted under the new list it would no longer vote; restarted under the old one it
+        // comes back as a follower, and then leaves without an election.
+        Some(leaver) if view.leader == Some(leaver) => change.bounce = Some(leaver),
+        _ => {
+            change.voters = Voters::first(size - 1, ensemble.id_offset);
+            change.initialize = None;
+        }
+    }
+}
+
+/// The set that the unfinished step came from, if the target lies in that direction by now.
+fn turn_round(view: &View<'_>, wanted: &Voters) -> Option<Voters> {
+    let template = &view.template.voters;
+    let mut others = view.live();
+    others.remove(template);
+    let old = others.pop_first().filter(|_| others.is_empty())?;
+    let distance = |v: &Voters| v.len().abs_diff(wanted.len());
+    (distance(old) < distance(template)).then(|| old.clone())
+}
+
+/// A leaver's pod stays until every voter serves without it in its list.
+fn replicas(
+    ensemble: &ValidEnsemble,
+    view: &View<'_>,
+    set: &StatefulSetObservation,
+    voters: &Voters,
+) -> u16 {
+    let size = u16::try_from(voters.len()).unwrap_or(u16::MAX);
+    if size >= set.replicas {
+        return size;
+    }
+    let done = view.template.voters == *voters
+        && voters.iter().all(|id| {
+            view.members
+                .get(&id)
+                .is_some_and(|m| m.voters == voters && m.serves() && !m.pod.terminating)
+        });
+    // The leaver may lead still, if it was elected in the middle of the step.
+    let leaver_leads = view.leader.is_some_and(|l| !voters.contains(l));
+    let _ = ensemble;
+    if done && !leaver_leads { size } else { set.replicas }
+}

@@ -1,0 +1,317 @@
+//! What the plan says to people: one value that the status, the events, the logs and the golden
+//! tests all render.
+
+use std::fmt;
+
+use bellwether_api::ensemble::status::Reason;
+use bellwether_api::ensemble::{MemberRole, Phase};
+
+use crate::desired::pod_name;
+use crate::ids::{ServerId, Voters};
+use crate::observation::{PodState, Revision, ServerReport};
+use crate::plan::Step;
+use crate::plan::membership::Change;
+use crate::plan::roll::Roll;
+use crate::plan::view::View;
+use crate::validate::ValidEnsemble;
+
+/// The plan's verdict on one member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing to do.
+    UpToDate,
+    /// It restarts now, and why.
+    Restart(String),
+    /// It has to wait.
+    Waiting(WaitingOn),
+}
+
+/// What a member, or the whole roll, waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WaitingOn {
+    /// A pod that is being deleted.
+    Deletion(String),
+    /// The pod with this ordinal, which does not exist yet.
+    Creation(u16),
+    /// The server in a pod that runs but has not answered yet.
+    Start(String),
+    /// A server that answers, to join the leader.
+    Join(String),
+    /// A server that should answer and does not: nothing is known of it.
+    Answer(String),
+    /// A leader.
+    Leader,
+    /// Two members say that they lead; one of them will notice that it does not.
+    OneLeader,
+    /// A majority that would be lost.
+    Majority(String),
+    /// Another member's restart.
+    Turn(String),
+    /// Another member's restart, since the leader is last.
+    LeaderIsLast(String),
+    /// The end of the step: then it leaves.
+    Leave,
+    /// Something else, in words.
+    Other(String),
+}
+
+impl fmt::Display for WaitingOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Deletion(pod) => write!(f, "pod {pod} to be gone"),
+            Self::Creation(ordinal) => write!(f, "the pod with ordinal {ordinal} to be created"),
+            Self::Start(pod) => write!(f, "pod {pod} to start"),
+            Self::Join(pod) => write!(f, "{pod} to join the leader"),
+            Self::Answer(pod) => write!(f, "{pod} to answer; nothing is known of its server"),
+            Self::Leader => f.write_str("a leader to be elected"),
+            Self::OneLeader => f.write_str("one leader; two members say that they lead"),
+            Self::Majority(why) => write!(f, "a majority: {why}"),
+            Self::Turn(pod) => write!(f, "{pod}, which restarts first"),
+            Self::LeaderIsLast(pod) => write!(f, "{pod}; the leader restarts last"),
+            Self::Leave => f.write_str("the others to run without it; then it leaves"),
+            Self::Other(what) => f.write_str(what),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UpToDate => f.write_str("UpToDate"),
+            Self::Restart(why) => write!(f, "Restart: {why}"),
+            Self::Waiting(on) => write!(f, "Waiting for {on}"),
+        }
+    }
+}
+
+/// What a person has to know or act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// One word.
+    pub reason: Reason,
+    /// What is wrong, and what happens next or what to do.
+    pub message: String,
+}
+
+/// One member in the report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberReport {
+    /// Its pod.
+    pub pod: String,
+    /// Its server id.
+    pub id: ServerId,
+    /// Its role.
+    pub role: MemberRole,
+    /// The last transaction that it saw.
+    pub zxid: Option<u64>,
+    /// The configuration revision that it runs.
+    pub revision: Option<String>,
+    /// Its node.
+    pub node: Option<String>,
+    /// The verdict.
+    pub verdict: Verdict,
+}
+
+/// The whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What the operator is doing.
+    pub phase: Phase,
+    /// What is the case and what happens next.
+    pub message: String,
+    /// Every member, by server id.
+    pub members: Vec<MemberReport>,
+    /// The revision that new pods get.
+    pub revision: Option<Revision>,
+    /// Whether a leader leads a majority.
+    pub available: bool,
+    /// What a person has to know.
+    pub trouble: Option<Trouble>,
+}
+
+impl Report {
+    /// A report without members.
+    pub fn new(phase: Phase, message: String) -> Self {
+        Self { phase, message, members: Vec::new(), revision: None, available: false, trouble: None }
+    }
+
+    /// A report of trouble.
+    pub fn trouble(phase: Phase, trouble: Trouble) -> Self {
+        let message = trouble.message.clone();
+        Self { trouble: Some(trouble), ..Self::new(phase, message) }
+    }
+
+    /// Says that nothing is carried out.
+    pub fn pause(&mut self) {
+        let would = if self.phase == Phase::Ready {
+            "Nothing is to be done.".to_owned()
+        } else {
+            format!("When it goes on: {}", self.message)
+        };
+        self.message = format!("Paused by the spec: nothing is changed or restarted. {would}");
+        self.phase = Phase::Paused;
+        for member in &mut self.members {
+            if matches!(member.verdict, Verdict::Restart(_)) {
+                let what = "the pause to end".to_owned();
+                member.verdict = Verdict::Waiting(WaitingOn::Other(what));
+            }
+        }
+    }
+}
+
+/// Makes the report of a running ensemble.
+pub fn compose(
+    ensemble: &ValidEnsemble,
+    view: &View<'_>,
+    change: &Change,
+    roll: &Roll,
+    revision: &Revision,
+) -> Report {
+    let members: Vec<MemberReport> = view
+        .members
+        .values()
+        .map(|m| MemberReport {
+            pod: m.pod.name.clone(),
+            id: m.id,
+            role: m.role(),
+            zxid: match &m.pod.server {
+                ServerReport::Serving { zxid, .. } => Some(*zxid),
+                _ => None,
+            },
+            revision: m.pod.revision.as_ref().map(|r| r.name.clone()),
+            node: m.pod.node.clone(),
+            verdict: roll
+                .verdicts
+                .iter()
+                .find(|(id, _)| *id == m.id)
+                .map_or(Verdict::UpToDate, |(_, v)| v.clone()),
+        })
+        .collect();
+    let wanted = Voters::first(ensemble.size, ensemble.id_offset);
+    let phase = phase(view, change, roll, &wanted);
+    let trouble = roll.trouble.clone().or_else(|| trouble(view, phase));
+    let message = match (&trouble, phase) {
+        (Some(trouble), Phase::Blocked) => trouble.message.clone(),
+        _ => message(ensemble, view, change, roll, phase, &wanted),
+    };
+    Report {
+        phase,
+        message,
+        members,
+        revision: Some(revision.clone()),
+        available: view.leader.is_some(),
+        trouble,
+    }
+}
+
+fn phase(view: &View<'_>, change: &Change, roll: &Roll, wanted: &Voters) -> Phase {
+    if roll.trouble.is_some() {
+        return Phase::Blocked;
+    }
+    let live = view.live();
+    let sizes = || live.iter().map(|v| v.len()).chain([change.voters.len(), wanted.len()]);
+    let moving = live.len() > 1 || change.voters != *wanted || view.template.voters != change.voters
+        || view.members.len() > wanted.len();
+    if moving {
+        let from = sizes().find(|s| *s != wanted.len()).unwrap_or(view.members.len());
+        return if from < wanted.len() { Phase::Growing } else { Phase::Shrinking };
+    }
+    if view.members.values().any(|m| m.outdated) {
+        return Phase::Rolling;
+    }
+    if view.is_finished() {
+        return Phase::Ready;
+    }
+    if view.serving.is_empty() { Phase::Starting } else { Phase::Recovering }
+}
+
+/// Members that are away although nothing asked them to be.
+fn trouble(view: &View<'_>, phase: Phase) -> Option<Trouble> {
+    let failing = view.members.values().find_map(|m| match &m.pod.state {
+        PodState::Failing { reason, message } => Some(Trouble {
+            reason: Reason::PodFailing,
+            message: format!(
+                "Pod {} cannot run: {reason}{}.",
+                m.pod.name,
+                if message.is_empty() { String::new() } else { format!(" ({message})") }
+            ),
+        }),
+        _ => None,
+    });
+    if failing.is_some() {
+        return failing;
+    }
+    (phase == Phase::Recovering).then(|| Trouble {
+        reason: Reason::MemberDown,
+        message: format!("{} serve(s); {}.", serving(view), away(view)),
+    })
+}
+
+fn serving(view: &View<'_>) -> String {
+    format!("{} of {}", view.serving.len(), view.template.voters.len())
+}
+
+fn away(view: &View<'_>) -> String {
+    let mut words: Vec<String> = view
+        .missing
+        .iter()
+        .map(|o| format!("the pod with ordinal {o} does not exist yet"))
+        .collect();
+    words.extend(view.members.values().filter(|m| !m.serves()).map(|m| {
+        let what = match &m.pod.server {
+            _ if m.pod.terminating => "is being deleted",
+            ServerReport::Looking => "looks for a leader",
+            _ => "does not answer yet",
+        };
+        format!("{} {what}", m.pod.name)
+    }));
+    words.join(", ")
+}
+
+fn message(
+    ensemble: &ValidEnsemble,
+    view: &View<'_>,
+    change: &Change,
+    roll: &Roll,
+    phase: Phase,
+    wanted: &Voters,
+) -> String {
+    let doing = match &roll.step {
+        Some(Step::RestartMember { pod, reason, .. }) => format!("Restarting {pod}: {reason}."),
+        None => waiting(roll),
+    };
+    let size = wanted.len();
+    match phase {
+        Phase::Ready => format!(
+            "All {size} members serve; {} leads.",
+            view.leader.map_or_else(String::new, |l| pod_name(&ensemble.name, view.ordinal(l)))
+        ),
+        Phase::Starting => {
+            let away = away(view);
+            format!("{} members serve: {away}. Members elect a leader when a majority is up.", serving(view))
+        }
+        Phase::Recovering => format!("{} members serve: {}.", serving(view), away(view)),
+        Phase::Growing | Phase::Shrinking => {
+            let word = if phase == Phase::Growing { "Growing" } else { "Shrinking" };
+            let step = if view.template.voters == change.voters {
+                format!("the server list is {{{}}}", change.voters)
+            } else {
+                format!("the next server list is {{{}}}", change.voters)
+            };
+            let held = change.held.as_ref().map_or_else(String::new, |h| format!(" Held: {h}."));
+            format!("{word} to {size} in steps of one member; {step}. {doing}{held}").trim_end().to_owned()
+        }
+        _ => doing,
+    }
+}
+
+fn waiting(roll: &Roll) -> String {
+    roll.verdicts
+        .iter()
+        .find_map(|(_, verdict)| match verdict {
+            Verdict::Waiting(WaitingOn::Leave) => None,
+            Verdict::Waiting(on) => Some(format!("Waiting for {on}.")),
+            _ => None,
+        })
+        .unwrap_or_default()
+}

@@ -1,0 +1,233 @@
+//! The order of a roll: which member restarts now, and what every other one waits for.
+//!
+//! 1. While a pod is missing or being deleted, or an updated member has not answered yet: wait. At
+//!    most one member is down because of the operator.
+//! 2. Members that take part in no quorum restart first; nobody misses them. This is also how a bad
+//!    image is rolled back, and how a roll goes forward when there is no leader.
+//! 3. Every updated member that can join the leader must have joined it. One that cannot (a majority
+//!    of its own list does not follow yet) is not waited for: the roll must go on to free it.
+//! 4. Followers, by ordinal, each only if the members that stay serve a majority of every live list.
+//! 5. The leader, when nobody else is left.
+
+use bellwether_api::ensemble::MemberRole;
+
+use crate::ids::{ServerId, Voters};
+use crate::observation::{PodState, ServerReport, StatefulSetObservation};
+use crate::plan::report::{Trouble, Verdict, WaitingOn};
+use crate::plan::view::{Member, View};
+use crate::plan::{Expect, Step};
+use crate::safety::{can_join, holds_majority, may_restart};
+use bellwether_api::ensemble::status::Reason;
+
+/// The roll as planned.
+#[derive(Clone, Debug, Default)]
+pub struct Roll {
+    /// The restart to carry out now.
+    pub step: Option<Step>,
+    /// Every member's verdict.
+    pub verdicts: Vec<(ServerId, Verdict)>,
+    /// What keeps the roll from going on until a person acts.
+    pub trouble: Option<Trouble>,
+}
+
+impl Roll {
+    /// Takes the step back: something else has to happen first.
+    pub fn hold(&mut self, what: &str) {
+        self.step = None;
+        for (_, verdict) in &mut self.verdicts {
+            if let Verdict::Restart(_) = verdict {
+                *verdict = Verdict::Waiting(WaitingOn::Other(what.to_owned()));
+            }
+        }
+    }
+}
+
+/// Plans the roll. `bounce` is a leaver that leads and restarts although it is up to date.
+pub fn plan_roll(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId>) -> Roll {
+    let mut roll = Roll::default();
+    let choice = choose(view, set, bounce);
+    if let Choice::Blocked(trouble) = &choice {
+        roll.trouble = Some(trouble.clone());
+    }
+    if let Choice::Restart(id, expect, reason) = &choice
+        && let Some(member) = view.members.get(id)
+    {
+        roll.step = Some(Step::RestartMember {
+            pod: member.pod.name.clone(),
+            uid: member.pod.uid.clone(),
+            resource_version: member.pod.resource_version.clone(),
+            id: *id,
+            expect: *expect,
+            reason: reason.clone(),
+        });
+    }
+    for member in view.members.values() {
+        roll.verdicts.push((member.id, verdict(view, member, &choice)));
+    }
+    roll
+}
+
+enum Choice {
+    Restart(ServerId, Expect, String),
+    Wait(WaitingOn),
+    Blocked(Trouble),
+    Nothing,
+}
+
+fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId>) -> Choice {
+    let outdated: Vec<&Member<'_>> = view
+        .members
+        .values()
+        .filter(|m| m.outdated && view.template.voters.contains(m.id))
+        .collect();
+    if outdated.is_empty() && bounce.is_none() {
+        return Choice::Nothing;
+    }
+    if set.update_revision.is_none() {
+        let what = "the StatefulSet controller to notice the new pod template";
+        return Choice::Wait(WaitingOn::Other(what.to_owned()));
+    }
+    if let Some(going) = view.members.values().find(|m| m.pod.terminating) {
+        return Choice::Wait(WaitingOn::Deletion(going.pod.name.clone()));
+    }
+    if let Some(ordinal) = view.missing.first() {
+        return Choice::Wait(WaitingOn::Creation(*ordinal));
+    }
+    let updated = || view.members.values().filter(|m| !m.outdated);
+    if let Some(failing) = updated().find_map(failing) {
+        return Choice::Blocked(failing);
+    }
+    if let Some(starting) = updated().find(|m| !m.answers()) {
+        return Choice::Wait(WaitingOn::Start(starting.pod.name.clone()));
+    }
+    if view.leaders > 1 {
+        return Choice::Wait(WaitingOn::OneLeader);
+    }
+    if let Some(idle) = outdated.iter().find(|m| m.is_idle()) {
+        return Choice::Restart(idle.id, Expect::Idle, format!("{}; it takes part in no quorum", reason(view, idle)));
+    }
+    let joins = |m: &Member<'_>| can_join(m.id, m.voters, &view.serving, view.leader);
+    if let Some(joining) = updated().find(|m| !m.serves() && joins(m)) {
+        return Choice::Wait(WaitingOn::Join(joining.pod.name.clone()));
+    }
+    if let Some(silent) = outdated.iter().find(|m| !m.answers()) {
+        return Choice::Wait(WaitingOn::Answer(silent.pod.name.clone()));
+    }
+    let Some(leader) = view.leader else {
+        return Choice::Wait(WaitingOn::Leader);
+    };
+    if let Some(leaver) = bounce {
+        return match restart_is_safe(view, leaver) {
+            Ok(()) => Choice::Restart(leaver, Expect::Leader, "it leads and is about to leave".to_owned()),
+            Err(waiting) => Choice::Wait(waiting),
+        };
+    }
+    // A leaver that was elected in the middle of the step: the voters that restarted without it in
+    // their list cannot follow it.
+    if let Some(leaver) = view.members.get(&leader).filter(|m| !view.template.voters.contains(m.id)) {
+        return Choice::Restart(leaver.id, Expect::Leader, "it leads and is about to leave".to_owned());
+    }
+    let mut waiting = None;
+    for follower in outdated.iter().filter(|m| m.id != leader) {
+        match restart_is_safe(view, follower.id) {
+            Ok(()) => return Choice::Restart(follower.id, Expect::Follower, reason(view, follower)),
+            Err(w) => waiting = waiting.or(Some(w)),
+        }
+    }
+    if let Some(waiting) = waiting {
+        return roll_forward(view, &outdated, leader).unwrap_or(Choice::Wait(waiting));
+    }
+    match restart_is_safe(view, leader) {
+        Ok(()) if outdated.iter().any(|m| m.id == leader) => {
+            let why = outdated.iter().find(|m| m.id == leader).map_or_else(String::new, |m| reason(view, m));
+            Choice::Restart(leader, Expect::Leader, format!("{why}; it leads, and all others are done"))
+        }
+        Ok(()) => Choice::Nothing,
+        Err(waiting) => Choice::Wait(waiting),
+    }
+}
+
+/// No restart keeps a majority, because updated members look for a leader that they cannot join: a
+/// majority of their list does not run it yet. Going on costs a short interruption and frees them;
+/// waiting would be for ever. It is safe, since the live lists always share a voter.
+fn roll_forward(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> Option<Choice> {
+    let stuck: Voters = view
+        .members
+        .values()
+        .filter(|m| !m.outdated && m.is_idle() && m.answers() && !m.pod.ready)
+        .map(|m| m.id)
+        .collect();
+    let next = outdated.iter().find(|m| m.id != leader)?;
+    let together = stuck.union(&Voters::from_iter([next.id]));
+    (!stuck.is_empty() && holds_majority(&together, &view.template.voters)).then(|| {
+        let why = format!("{}; server(s) {stuck} cannot join before it", reason(view, next));
+        Choice::Restart(next.id, Expect::Follower, why)
+    })
+}
+
+fn restart_is_safe(view: &View<'_>, id: ServerId) -> Result<(), WaitingOn> {
+    may_restart(id, &view.serving, &view.answering, view.live())
+        .map_err(|e| WaitingOn::Majority(e.to_string()))
+}
+
+/// Why a member restarts.
+fn reason(view: &View<'_>, member: &Member<'_>) -> String {
+    let new = &view.template.voters;
+    if member.voters == new {
+        "its pod template changed".to_owned()
+    } else {
+        format!("its server list changes from {{{}}} to {{{new}}}", member.voters)
+    }
+}
+
+fn failing(member: &Member<'_>) -> Option<Trouble> {
+    match &member.pod.state {
+        PodState::Failing { reason, message } => Some(Trouble {
+            reason: Reason::PodFailing,
+            message: format!(
+                "pod {} cannot run: {reason}{}. No further member is restarted until it runs; \
+                 correct or revert the spec",
+                member.pod.name,
+                if message.is_empty() { String::new() } else { format!(" ({message})") },
+            ),
+        }),
+        _ => None,
+    }
+}
+
+fn verdict(view: &View<'_>, member: &Member<'_>, choice: &Choice) -> Verdict {
+    if let Choice::Restart(id, _, reason) = choice
+        && *id == member.id
+    {
+        return Verdict::Restart(reason.clone());
+    }
+    if member.pod.terminating {
+        return Verdict::Waiting(WaitingOn::Deletion(member.pod.name.clone()));
+    }
+    if !view.template.voters.contains(member.id) {
+        return Verdict::Waiting(WaitingOn::Leave);
+    }
+    if member.outdated {
+        return Verdict::Waiting(match choice {
+            Choice::Restart(id, ..) if view.leader == Some(member.id) => {
+                WaitingOn::LeaderIsLast(pod_of(view, *id))
+            }
+            Choice::Restart(id, ..) => WaitingOn::Turn(pod_of(view, *id)),
+            Choice::Wait(waiting) => waiting.clone(),
+            Choice::Blocked(trouble) => WaitingOn::Other(trouble.message.clone()),
+            Choice::Nothing => WaitingOn::Leader,
+        });
+    }
+    match (&member.pod.server, &member.pod.state) {
+        (ServerReport::Serving { role, .. }, _) if *role != MemberRole::Looking => Verdict::UpToDate,
+        (_, PodState::Failing { reason, .. }) => {
+            Verdict::Waiting(WaitingOn::Other(format!("its pod to run: {reason}")))
+        }
+        (ServerReport::Looking, _) => Verdict::Waiting(WaitingOn::Leader),
+        _ => Verdict::Waiting(WaitingOn::Start(member.pod.name.clone())),
+    }
+}
+
+fn pod_of(view: &View<'_>, id: ServerId) -> String {
+    view.members.get(&id).map_or_else(|| id.to_string(), |m| m.pod.name.clone())
+}

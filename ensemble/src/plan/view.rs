@@ -1,0 +1,179 @@
+//! The observation, checked for sense and indexed by server id.
+//!
+//! What does not make sense stops everything: the operator does not act on a world that it does not
+//! understand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bellwether_api::ensemble::MemberRole;
+
+use crate::ids::{ServerId, Voters};
+use crate::observation::{
+    Observation, PodObservation, PodState, Revision, ServerReport, StatefulSetObservation,
+};
+use crate::validate::ValidEnsemble;
+
+/// What makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unknown {
+    /// The StatefulSet was not made by the operator, or lost its annotations.
+    #[error("the StatefulSet does not say which servers vote under its pod template")]
+    Template,
+    /// A pod lost its annotations.
+    #[error("pod {0} does not say which servers vote under its configuration")]
+    Pod(String),
+    /// A server judges by another list than its pod says.
+    #[error("server {id} judges quorums by {{{reports}}}, but its pod {pod} says {{{says}}}")]
+    Voters {
+        /// The server.
+        id: ServerId,
+        /// Its pod.
+        pod: String,
+        /// The voters by its own report.
+        reports: Voters,
+        /// The voters by the pod's annotation.
+        says: Voters,
+    },
+}
+
+/// A member: a pod with its server id and revision.
+#[derive(Clone, Debug)]
+pub struct Member<'a> {
+    /// Its server id.
+    pub id: ServerId,
+    /// Its pod.
+    pub pod: &'a PodObservation,
+    /// The voters of the configuration that it runs.
+    pub voters: &'a Voters,
+    /// Whether it was made from another pod template than the current one.
+    pub outdated: bool,
+}
+
+impl Member<'_> {
+    /// Whether it takes part in a quorum.
+    pub fn serves(&self) -> bool {
+        matches!(self.pod.server, ServerReport::Serving { .. })
+    }
+
+    /// Whether its server answers at all.
+    pub fn answers(&self) -> bool {
+        !matches!(self.pod.server, ServerReport::Unreachable(_))
+    }
+
+    /// Whether it is known to take part in no quorum: its container does not run, or the server
+    /// itself says that it looks for a leader and has done so for some seconds.
+    pub fn is_idle(&self) -> bool {
+        match (&self.pod.state, &self.pod.server) {
+            (_, ServerReport::Serving { .. }) => false,
+            (PodState::Failing { .. } | PodState::Starting, _) => true,
+            (PodState::Running, ServerReport::Looking) => !self.pod.ready,
+            (PodState::Running, ServerReport::Unreachable(_)) => false,
+        }
+    }
+
+    /// Its role.
+    pub fn role(&self) -> MemberRole {
+        self.pod.server.role()
+    }
+}
+
+/// The observation, indexed.
+#[derive(Debug)]
+pub struct View<'a> {
+    /// The revision of the pod template.
+    pub template: &'a Revision,
+    /// Members by server id; pods that are being deleted are among them.
+    pub members: BTreeMap<ServerId, Member<'a>>,
+    /// Ordinals that the StatefulSet wants and that have no pod.
+    pub missing: BTreeSet<u16>,
+    /// Voting members that take part in a quorum.
+    pub serving: Voters,
+    /// Members that answer.
+    pub answering: Voters,
+    /// The one member that says it leads; `None` also when two say so.
+    pub leader: Option<ServerId>,
+    /// How many members say that they lead.
+    pub leaders: usize,
+    id_offset: u16,
+}
+
+impl<'a> View<'a> {
+    /// Checks and indexes.
+    ///
+    /// # Errors
+    /// The first thing that makes no sense.
+    pub fn new(
+        ensemble: &ValidEnsemble,
+        observation: &'a Observation,
+        set: &'a StatefulSetObservation,
+    ) -> Result<Self, Unknown> {
+        let template = set.template.as_ref().ok_or(Unknown::Template)?;
+        let mut members = BTreeMap::new();
+        for pod in &observation.pods {
+            let id = ServerId(pod.ordinal + 1 + ensemble.id_offset);
+            let revision = pod.revision.as_ref().ok_or_else(|| Unknown::Pod(pod.name.clone()))?;
+            if let ServerReport::Serving { voters, .. } = &pod.server
+                && *voters != revision.voters
+            {
+                return Err(Unknown::Voters {
+                    id,
+                    pod: pod.name.clone(),
+                    reports: voters.clone(),
+                    says: revision.voters.clone(),
+                });
+            }
+            let outdated = set.update_revision.is_none()
+                || pod.controller_revision != set.update_revision;
+            members.insert(id, Member { id, pod, voters: &revision.voters, outdated });
+        }
+        let missing = (0..set.replicas)
+            .filter(|o| observation.pods.iter().all(|p| p.ordinal != *o))
+            .collect();
+        let votes = |m: &&Member<'_>| {
+            matches!(m.role(), MemberRole::Leader | MemberRole::Follower)
+        };
+        let serving = members.values().filter(votes).map(|m| m.id).collect();
+        let answering = members.values().filter(|m| m.answers()).map(|m| m.id).collect();
+        let leading: Vec<ServerId> = members
+            .values()
+            .filter(|m| m.role() == MemberRole::Leader)
+            .map(|m| m.id)
+            .collect();
+        let leader = if let [one] = leading.as_slice() { Some(*one) } else { None };
+        Ok(Self {
+            template,
+            members,
+            missing,
+            serving,
+            answering,
+            leader,
+            leaders: leading.len(),
+            id_offset: ensemble.id_offset,
+        })
+    }
+
+    /// The voter sets that are live: of every pod that may still run, and of the template, which
+    /// every pod that is made now gets.
+    pub fn live(&self) -> BTreeSet<&'a Voters> {
+        self.members.values().map(|m| m.voters).chain([&self.template.voters]).collect()
+    }
+
+    /// The ordinal of a server.
+    pub fn ordinal(&self, id: ServerId) -> u16 {
+        id.0.saturating_sub(self.id_offset + 1)
+    }
+
+    /// Whether the last membership step is finished on every voter: each runs the template's voters
+    /// and serves, exactly one leads, and nobody else exists.
+    pub fn is_finished(&self) -> bool {
+        let voters = &self.template.voters;
+        self.missing.is_empty()
+            && self.leader.is_some()
+            && self.members.len() == voters.len()
+            && voters.iter().all(|id| {
+                self.members.get(&id).is_some_and(|m| {
+                    m.voters == voters && m.serves() && !m.pod.terminating
+                })
+            })
+    }
+}

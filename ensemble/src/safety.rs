@@ -1,0 +1,211 @@
+//! The one place that knows what a majority is.
+//!
+//! Each ZooKeeper server judges quorums by the server list in its own file: its leader's election,
+//! epoch promise and commits all need a majority of *that* list. Two lists may therefore be live
+//! together only if every majority of one meets every majority of the other; then a new leader's
+//! quorum always holds a server that acknowledged every earlier commit, and at most one leader can
+//! commit (ZooKeeper's `FastLeaderElection`, `Leader.getEpochToPropose`, `Leader.tryToCommit`).
+//!
+//! For majorities of sets this is `|A|/2 + 1 + |B|/2 + 1 > |A ∪ B|`. One server more or less is
+//! always safe; two more is not for odd sizes: {1,2} of {1,2,3} and {3,4,5} of {1..5} do not meet,
+//! and real servers then elect two leaders without any network fault.
+
+use crate::ids::{ServerId, Voters};
+
+/// The number of votes that decide in `voters`.
+pub fn majority(voters: &Voters) -> usize {
+    voters.len() / 2 + 1
+}
+
+/// Whether `servers` hold a majority of `voters`. Servers that are not voters do not count.
+pub fn holds_majority(servers: &Voters, voters: &Voters) -> bool {
+    !voters.is_empty() && servers.intersection(voters).len() >= majority(voters)
+}
+
+/// Whether every majority of `a` meets every majority of `b`.
+pub fn every_majority_meets(a: &Voters, b: &Voters) -> bool {
+    !a.is_empty() && !b.is_empty() && majority(a) + majority(b) > a.union(b).len()
+}
+
+/// Why a configuration must not become live.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnsafeVoters {
+    /// Three different server lists would be live at once.
+    #[error("the server lists {0} are live already; a third one, {1}, must wait")]
+    ThirdSet(String, Voters),
+    /// Two lists that do not always share a voter would be live at once.
+    #[error("a majority of {0} and a majority of {1} need not share a server")]
+    Disjoint(Voters, Voters),
+}
+
+/// Whether the voters `new` may become live beside `live`: at most two sets in all, and every
+/// majority of each meets every majority of the other.
+///
+/// # Errors
+/// The first rule that it would break.
+pub fn may_become_live<'a>(
+    live: impl IntoIterator<Item = &'a Voters>,
+    new: &Voters,
+) -> Result<(), UnsafeVoters> {
+    let mut sets: Vec<&Voters> = live.into_iter().collect();
+    sets.sort();
+    sets.dedup();
+    for old in &sets {
+        if !every_majority_meets(old, new) {
+            return Err(UnsafeVoters::Disjoint((*old).clone(), new.clone()));
+        }
+    }
+    if !sets.contains(&new) && sets.len() > 1 {
+        let names: Vec<String> = sets.iter().map(|s| format!("{{{s}}}")).collect();
+        return Err(UnsafeVoters::ThirdSet(names.join(" and "), new.clone()));
+    }
+    Ok(())
+}
+
+/// Why a member must not be restarted now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnsafeRestart {
+    /// Too few of the members that stay serve.
+    #[error(
+        "without it only server(s) {serving} of {voters} would serve, and {needed} are needed"
+    )]
+    NoMajority {
+        /// The serving voters that would stay.
+        serving: String,
+        /// The server list whose majority would be lost.
+        voters: Voters,
+        /// Its majority.
+        needed: usize,
+    },
+}
+
+/// Whether `member`, which serves, may be restarted while the other serving members stay.
+///
+/// The members that stay must serve a majority of every live server list. A list of one or two
+/// servers loses its majority with any restart, so there it is enough that every other one of them
+/// answers: the interruption cannot be avoided, and it is short.
+///
+/// # Errors
+/// The list that would lose its majority.
+pub fn may_restart<'a>(
+    member: ServerId,
+    serving: &Voters,
+    answering: &Voters,
+    live: impl IntoIterator<Item = &'a Voters>,
+) -> Result<(), UnsafeRestart> {
+    let alone = Voters::from_iter([member]);
+    let staying = serving.difference(&alone);
+    for voters in live {
+        let others = voters.difference(&alone);
+        let unavoidable = !holds_majority(&others, voters);
+        let enough = if unavoidable {
+            others.difference(answering).is_empty()
+        } else {
+            holds_majority(&staying, voters)
+        };
+        if !enough {
+            return Err(UnsafeRestart::NoMajority {
+                serving: staying.intersection(voters).to_string(),
+                voters: voters.clone(),
+                needed: majority(voters),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Whether a server that judges by `own` can join the leader that the servers in `serving` follow.
+///
+/// A looking server follows an established leader only when the leader is in its list and a
+/// majority of its list, itself not counted, already serves
+/// (`FastLeaderElection.receivedFollowingNotification`). Where this cannot be, waiting for it would
+/// be for ever, and the roll has to go on instead.
+pub fn can_join(id: ServerId, own: &Voters, serving: &Voters, leader: Option<ServerId>) -> bool {
+    let others = serving.difference(&Voters::from_iter([id]));
+    leader.is_some_and(|l| own.contains(l)) && holds_majority(&others, own)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn voters(ids: &[u16]) -> Voters {
+        ids.iter().map(|i| ServerId(*i)).collect()
+    }
+
+    #[test]
+    fn one_more_or_less_is_safe_and_two_more_is_not_for_odd_sizes() {
+        for n in 1..13u16 {
+            let a = Voters::first(n, 0);
+            assert!(every_majority_meets(&a, &Voters::first(n + 1, 0)), "{n} -> {}", n + 1);
+            let two = every_majority_meets(&a, &Voters::first(n + 2, 0));
+            assert_eq!(two, n % 2 == 0, "{n} -> {}", n + 2);
+        }
+        assert!(!every_majority_meets(&voters(&[1, 2, 3]), &voters(&[1, 2, 4])));
+    }
+
+    #[test]
+    fn a_third_voter_set_is_refused() {
+        let (three, four, five) = (Voters::first(3, 0), Voters::first(4, 0), Voters::first(5, 0));
+        assert_eq!(may_become_live([&three, &four], &three), Ok(()));
+        assert_eq!(may_become_live([&four, &four], &five), Ok(()));
+        assert!(matches!(
+            may_become_live([&three], &five),
+            Err(UnsafeVoters::Disjoint(..))
+        ));
+        assert!(matches!(
+            may_become_live([&Voters::first(4, 0), &Voters::first(5, 0)], &Voters::first(6, 0)),
+            Err(UnsafeVoters::ThirdSet(..))
+        ));
+    }
+
+    #[test]
+    fn a_restart_needs_the_majority_of_every_live_list() {
+        let (three, four) = (Voters::first(3, 0), Voters::first(4, 0));
+        let all = Voters::first(4, 0);
+        assert_eq!(may_restart(ServerId(1), &all, &all, [&three, &four]), Ok(()));
+        // Member 4 does not serve yet: 2 and 3 are no majority of four.
+        let serving = Voters::first(3, 0);
+        assert!(may_restart(ServerId(1), &serving, &all, [&three, &four]).is_err());
+        assert_eq!(may_restart(ServerId(1), &serving, &all, [&three]), Ok(()));
+    }
+
+    #[test]
+    fn a_list_of_two_restarts_when_the_other_answers() {
+        let (one, two) = (Voters::first(1, 0), Voters::first(2, 0));
+        let serving = Voters::first(1, 0);
+        assert_eq!(may_restart(ServerId(1), &serving, &two, [&one, &two]), Ok(()));
+        assert!(may_restart(ServerId(1), &serving, &one, [&one, &two]).is_err());
+        assert_eq!(may_restart(ServerId(1), &one, &one, [&one]), Ok(()));
+    }
+
+    #[test]
+    fn a_newcomer_joins_when_a_majority_of_its_own_list_serves_without_it() {
+        let serving = Voters::first(3, 0);
+        assert!(can_join(ServerId(4), &Voters::first(4, 0), &serving, Some(ServerId(3))));
+        let lone = Voters::first(1, 0);
+        assert!(!can_join(ServerId(2), &Voters::first(2, 0), &lone, Some(ServerId(1))));
+        assert!(!can_join(ServerId(4), &Voters::first(4, 0), &serving, None));
+        // The leader is a leaver that the new list does not name.
+        let four = Voters::first(4, 0);
+        assert!(!can_join(ServerId(1), &Voters::first(3, 0), &four, Some(ServerId(4))));
+    }
+
+    proptest! {
+        /// The formula agrees with the meaning: no majority of one set misses one of the other.
+        #[test]
+        fn the_formula_is_the_meaning(a in 1u32..128, b in 1u32..128) {
+            let set = |mask: u32| -> Voters {
+                (0..7).filter(|i| mask & (1 << i) != 0).map(|i| ServerId(i + 1)).collect()
+            };
+            let (a_set, b_set) = (set(a), set(b));
+            let subsets = |mask: u32| (1..128u32).filter(move |s| s & !mask == 0);
+            let disjoint = subsets(a)
+                .filter(|s| holds_majority(&set(*s), &a_set))
+                .any(|s| subsets(b).any(|t| s & t == 0 && holds_majority(&set(t), &b_set)));
+            prop_assert_eq!(every_majority_meets(&a_set, &b_set), !disjoint);
+        }
+    }
+}

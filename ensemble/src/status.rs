@@ -1,0 +1,171 @@
+//! The status: one pure function of what was seen and planned.
+
+use bellwether_api::conditions::{ConditionStatus, NewCondition, merge_conditions};
+use bellwether_api::ensemble::status::{ConditionType, Reason};
+use bellwether_api::ensemble::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
+use bellwether_api::labels;
+use jiff::Timestamp;
+
+use crate::ids::ServerId;
+use crate::observation::{Observation, ServerReport};
+use crate::plan::report::{MemberReport, Report, Trouble, Verdict, WaitingOn};
+
+/// What the status is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct StatusInput<'a> {
+    /// The ensemble's name.
+    pub name: &'a str,
+    /// The generation of the spec that was planned for.
+    pub generation: Option<i64>,
+    /// The wanted version, if the spec is valid.
+    pub version: Option<&'a str>,
+    /// The report of the plan.
+    pub report: &'a Report,
+    /// What went wrong when the plan was carried out.
+    pub failure: Option<&'a str>,
+    /// When it was observed.
+    pub now: Timestamp,
+}
+
+/// The status of an ensemble whose plan was made and carried out.
+pub fn status(input: StatusInput<'_>, old: Option<&ZooKeeperEnsembleStatus>) -> ZooKeeperEnsembleStatus {
+    let report = input.report;
+    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    let serves = |role: MemberRole| !matches!(role, MemberRole::Looking | MemberRole::Down);
+    let ready = report.members.iter().filter(|m| serves(m.role)).count();
+    let leading: Vec<_> = report.members.iter().filter(|m| m.role == MemberRole::Leader).collect();
+    let old_conditions = old.map(|o| o.conditions.as_slice()).unwrap_or_default();
+    ZooKeeperEnsembleStatus {
+        observed_generation: input.generation,
+        phase: Some(report.phase),
+        message: Some(report.message.clone()),
+        replicas: count(report.members.len()),
+        ready_replicas: count(ready),
+        ready: Some(format!("{ready}/{}", report.members.len())),
+        selector: Some(labels::selector_string(input.name)),
+        leader: if let [one] = leading.as_slice() { Some(one.pod.clone()) } else { None },
+        version: input.version.map(str::to_owned),
+        config_revision: report.revision.as_ref().map(|r| r.name.clone()),
+        voters: report
+            .revision
+            .as_ref()
+            .map(|r| r.voters.iter().map(|id| i32::from(id.0)).collect())
+            .unwrap_or_default(),
+        members: report
+            .members
+            .iter()
+            .map(|m| MemberStatus {
+                name: m.pod.clone(),
+                server_id: i32::from(m.id.0),
+                role: m.role,
+                epoch: m.zxid.and_then(|z| i64::try_from(z >> 32).ok()),
+                zxid: m.zxid.map(|z| format!("{z:#x}")),
+                config_revision: m.revision.clone(),
+                verdict: m.verdict.to_string(),
+                node: m.node.clone(),
+            })
+            .collect(),
+        conditions: merge_conditions(
+            old_conditions,
+            conditions(report, input.failure),
+            input.generation,
+            input.now,
+        ),
+    }
+}
+
+fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
+    let condition = |type_: ConditionType, holds: bool, reason: Reason, message: &str| NewCondition {
+        type_: type_.as_str(),
+        status: ConditionStatus::from(holds),
+        reason: reason.as_str(),
+        message: message.to_owned(),
+    };
+    let is_ready = report.phase == Phase::Ready && failure.is_none();
+    let ready_reason = match report.phase {
+        _ if failure.is_some() => Reason::ApplyFailed,
+        Phase::Ready => Reason::AllMembersServing,
+        Phase::Starting | Phase::Deleting => Reason::Starting,
+        Phase::Growing => Reason::Growing,
+        Phase::Shrinking => Reason::Shrinking,
+        Phase::Rolling => Reason::Rolling,
+        Phase::Recovering => Reason::MemberDown,
+        Phase::Paused => Reason::Paused,
+        Phase::Invalid => Reason::InvalidSpec,
+        Phase::Blocked => report.trouble.as_ref().map_or(Reason::UnknownState, |t| t.reason),
+    };
+    let (progressing, progress) = match report.phase {
+        Phase::Starting => (true, Reason::Starting),
+        Phase::Growing => (true, Reason::Growing),
+        Phase::Shrinking => (true, Reason::Shrinking),
+        Phase::Rolling => (true, Reason::Rolling),
+        Phase::Recovering => (true, Reason::MemberDown),
+        Phase::Paused => (false, Reason::Paused),
+        Phase::Blocked | Phase::Invalid => (false, ready_reason),
+        Phase::Ready | Phase::Deleting => (false, Reason::Stable),
+    };
+    let available = if report.available {
+        condition(ConditionType::Available, true, Reason::QuorumServing, "A leader leads a majority; clients can read and write.")
+    } else {
+        condition(
+            ConditionType::Available,
+            false,
+            Reason::NoQuorum,
+            "No member leads: clients cannot read or write. Members elect a leader as soon as a majority of them can talk to each other.",
+        )
+    };
+    let failed = failure.map(|f| Trouble {
+        reason: Reason::ApplyFailed,
+        message: format!("{f}. It is tried again."),
+    });
+    let degraded = match failed.as_ref().or(report.trouble.as_ref()) {
+        Some(t) => condition(ConditionType::Degraded, true, t.reason, &t.message),
+        None => condition(ConditionType::Degraded, false, Reason::Healthy, "Nothing is wrong."),
+    };
+    vec![
+        condition(ConditionType::Ready, is_ready, ready_reason, failure.unwrap_or(&report.message)),
+        available,
+        condition(ConditionType::Progressing, progressing, progress, &report.message),
+        degraded,
+    ]
+}
+
+/// Whether the status has to be written. A zxid that moved is no reason by itself: clients move it
+/// all the time, and an idle operator writes nothing.
+pub fn needs_write(old: Option<&ZooKeeperEnsembleStatus>, new: &ZooKeeperEnsembleStatus) -> bool {
+    let Some(old) = old else { return true };
+    let without_zxid = |s: &ZooKeeperEnsembleStatus| {
+        let mut s = s.clone();
+        s.members.iter_mut().for_each(|m| m.zxid = None);
+        s
+    };
+    without_zxid(old) != without_zxid(new)
+}
+
+/// The report on an ensemble whose spec is refused: what runs is reported, and not touched.
+pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Report {
+    let trouble = Trouble { reason: Reason::InvalidSpec, message };
+    let members: Vec<MemberReport> = observation
+        .pods
+        .iter()
+        .map(|pod| MemberReport {
+            pod: pod.name.clone(),
+            id: ServerId(pod.ordinal + 1 + id_offset),
+            role: pod.server.role(),
+            zxid: match &pod.server {
+                ServerReport::Serving { zxid, .. } => Some(*zxid),
+                _ => None,
+            },
+            revision: pod.revision.as_ref().map(|r| r.name.clone()),
+            node: pod.node.clone(),
+            verdict: Verdict::Waiting(WaitingOn::Other("the spec to be corrected".to_owned())),
+        })
+        .collect();
+    let leaders = members.iter().filter(|m| m.role == MemberRole::Leader).count();
+    Report {
+        members,
+        available: leaders == 1,
+        revision: observation.stateful_set.as_ref().and_then(|s| s.template.clone()),
+        ..Report::trouble(Phase::Invalid, trouble)
+    }
+}

@@ -1,0 +1,382 @@
+//! From what a user wrote to what the operator works with. The same rules as in the CRD, checked
+//! again, because a CRD may be old, edited or stored before a rule existed.
+
+use std::collections::BTreeMap;
+
+use bellwether_api::ensemble::settings::{self, KeyKind};
+use bellwether_api::ensemble::{
+    Config, DEFAULT_IMAGE_REPOSITORY, DEFAULT_VERSION, ImagePullPolicy, MAX_NAME_LENGTH,
+    MAX_REPLICAS, Pod, ReclaimPolicy,
+};
+use bellwether_api::{ZooKeeperEnsemble, labels};
+use k8s_openapi::api::core::v1::LocalObjectReference;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// What the operator itself contributes to an ensemble.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The image with `bellwether-member` in it.
+    pub member_image: String,
+    /// The DNS domain of the cluster.
+    pub cluster_domain: String,
+    /// The operator's version.
+    pub version: String,
+}
+
+/// A spec that keeps every rule, with every default in place.
+#[derive(Clone, Debug)]
+pub struct ValidEnsemble {
+    /// The ensemble's name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its unique id; owner references carry it.
+    pub uid: String,
+    /// How many voting members it is to have: odd.
+    pub size: u16,
+    /// Added to every server id.
+    pub id_offset: u16,
+    /// The whole image reference.
+    pub image: String,
+    /// What the status shows as version: the version, or the image where there is none.
+    pub version: String,
+    /// When the kubelet pulls the image.
+    pub image_pull_policy: Option<ImagePullPolicy>,
+    /// Credentials for the registry.
+    pub image_pull_secrets: Vec<LocalObjectReference>,
+    /// The size of each volume.
+    pub storage_size: Quantity,
+    /// The class of each volume; the cluster's default when absent.
+    pub storage_class: Option<String>,
+    /// What becomes of the volumes at deletion.
+    pub reclaim_policy: ReclaimPolicy,
+    /// Every setting of `zoo.cfg` that the user controls, defaults included.
+    pub settings: BTreeMap<String, String>,
+    /// The heap in MiB.
+    pub heap_mib: u32,
+    /// Further options of the virtual machine.
+    pub jvm_options: Vec<String>,
+    /// Labels, scheduling and resources.
+    pub pod: Pod,
+    /// Whether nothing may be changed.
+    pub paused: bool,
+    /// The value of the restart annotation.
+    pub restart_at: Option<String>,
+    /// What the operator contributes.
+    pub context: Context,
+}
+
+/// One thing that is wrong with a spec.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct Invalid {
+    /// The field, as a path from the object's root.
+    pub field: String,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+/// The sentence of a spec with problems: all of them, and what happens meanwhile.
+pub fn invalid_message(problems: &[Invalid]) -> String {
+    let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    format!("{}. The running ensemble is left as it is until the spec is corrected.", all.join("; "))
+}
+
+struct Problems(Vec<Invalid>);
+
+impl Problems {
+    fn add(&mut self, field: impl Into<String>, problem: impl Into<String>) {
+        self.0.push(Invalid { field: field.into(), problem: problem.into() });
+    }
+
+    fn range(&mut self, field: &str, value: Option<i32>, min: i32, max: i32) {
+        if let Some(v) = value.filter(|v| *v < min || *v > max) {
+            self.add(field, format!("{v} is outside {min} to {max}"));
+        }
+    }
+}
+
+/// Checks a spec and puts the defaults in place.
+///
+/// # Errors
+/// Everything that is wrong with it, not only the first.
+pub fn validate(
+    ensemble: &ZooKeeperEnsemble,
+    context: &Context,
+) -> Result<ValidEnsemble, Vec<Invalid>> {
+    let mut problems = Problems(Vec::new());
+    let spec = &ensemble.spec;
+    let name = ensemble.metadata.name.clone().unwrap_or_default();
+    if name.len() > MAX_NAME_LENGTH || !is_dns_label(&name) {
+        problems.add(
+            "metadata.name",
+            format!(
+                "{name:?} becomes the name of Services and pods: use at most {MAX_NAME_LENGTH} \
+                 lower-case letters, digits and '-', starting with a letter"
+            ),
+        );
+    }
+    let size = validate_replicas(spec.replicas, &mut problems);
+    let id_offset = spec.id_offset.unwrap_or(0);
+    problems.range("spec.idOffset", spec.id_offset, 0, 80);
+    let (image, version) = validate_image(spec.image.as_deref(), spec.version.as_deref(), &mut problems);
+    let settings = validate_settings(&spec.config.clone().unwrap_or_default(), &mut problems);
+    let jvm = spec.jvm.clone().unwrap_or_default();
+    let heap_mib = parse_heap(jvm.heap.as_deref().unwrap_or("512Mi")).unwrap_or_else(|| {
+        problems.add("spec.jvm.heap", "use a whole number with Mi or Gi, such as 512Mi");
+        0
+    });
+    for option in &jvm.additional_options {
+        let owned = ["-Xmx", "-Xms", "-Djava.security.properties"];
+        if !option.starts_with('-')
+            || option.contains(char::is_whitespace)
+            || owned.iter().any(|o| option.starts_with(o))
+        {
+            problems.add(
+                "spec.jvm.additionalOptions",
+                format!(
+                    "{option:?}: an option starts with '-' and holds no white space; the heap is \
+                     set through jvm.heap, and java.security.properties belongs to the operator"
+                ),
+            );
+        }
+    }
+    let pod = spec.pod.clone().unwrap_or_default();
+    validate_pod(&pod, &mut problems);
+    let storage = spec.storage.clone().unwrap_or_default();
+    if !problems.0.is_empty() {
+        return Err(problems.0);
+    }
+    Ok(ValidEnsemble {
+        namespace: ensemble.metadata.namespace.clone().unwrap_or_default(),
+        uid: ensemble.metadata.uid.clone().unwrap_or_default(),
+        name,
+        size,
+        id_offset: u16::try_from(id_offset).unwrap_or(0),
+        image,
+        version,
+        image_pull_policy: spec.image_pull_policy,
+        image_pull_secrets: spec.image_pull_secrets.clone(),
+        storage_size: storage.size.unwrap_or_else(|| Quantity("8Gi".to_owned())),
+        storage_class: storage.storage_class_name,
+        reclaim_policy: storage.reclaim_policy.unwrap_or_default(),
+        settings,
+        heap_mib,
+        jvm_options: jvm.additional_options,
+        pod,
+        paused: spec.paused,
+        restart_at: ensemble
+            .metadata
+            .annotations
+            .as_ref()
+            .and_then(|a| a.get(labels::RESTART_AT).cloned()),
+        context: context.clone(),
+    })
+}
+
+fn is_dns_label(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
+        && !name.ends_with('-')
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+}
+
+fn validate_replicas(replicas: i32, problems: &mut Problems) -> u16 {
+    if replicas < 1 {
+        problems.add(
+            "spec.replicas",
+            format!(
+                "{replicas}: an ensemble has at least 1 member; to remove it, delete the \
+                 ZooKeeperEnsemble"
+            ),
+        );
+    } else if replicas > MAX_REPLICAS {
+        problems.add(
+            "spec.replicas",
+            format!(
+                "{replicas}: at most {MAX_REPLICAS} members are supported, since every write waits \
+                 for a majority; use {MAX_REPLICAS} or fewer"
+            ),
+        );
+    } else if replicas % 2 == 0 {
+        problems.add(
+            "spec.replicas",
+            format!(
+                "{replicas}: an even ensemble tolerates no more failures than one of {0}; use {0} \
+                 or {1}",
+                replicas - 1,
+                replicas + 1
+            ),
+        );
+    }
+    u16::try_from(replicas).unwrap_or(0)
+}
+
+fn validate_image(
+    image: Option<&str>,
+    version: Option<&str>,
+    problems: &mut Problems,
+) -> (String, String) {
+    if let Some(v) = version {
+        let patch = v.strip_prefix("3.8.").or_else(|| v.strip_prefix("3.9."));
+        if !patch.is_some_and(|p| !p.is_empty() && p.chars().all(|c| c.is_ascii_digit())) {
+            problems.add(
+                "spec.version",
+                format!("{v:?}: use a ZooKeeper release 3.8.x or 3.9.x, such as {DEFAULT_VERSION}"),
+            );
+        }
+    }
+    if image.is_some_and(|i| i.is_empty() || i.contains(char::is_whitespace)) {
+        problems.add("spec.image", "an image reference is not empty and holds no white space");
+    }
+    match (image, version) {
+        (Some(image), Some(version)) => (image.to_owned(), version.to_owned()),
+        (Some(image), None) => (image.to_owned(), image.to_owned()),
+        (None, version) => {
+            let version = version.unwrap_or(DEFAULT_VERSION);
+            (format!("{DEFAULT_IMAGE_REPOSITORY}:{version}"), version.to_owned())
+        }
+    }
+}
+
+fn validate_settings(config: &Config, problems: &mut Problems) -> BTreeMap<String, String> {
+    let typed = [
+        ("tickTime", config.tick_time, Some(2000), 100, 60_000),
+        ("initLimit", config.init_limit, Some(10), 1, 1000),
+        ("syncLimit", config.sync_limit, Some(5), 1, 1000),
+        ("minSessionTimeout", config.min_session_timeout, None, 1, 3_600_000),
+        ("maxSessionTimeout", config.max_session_timeout, None, 1, 3_600_000),
+        ("maxClientCnxns", config.max_client_cnxns, Some(60), 0, 100_000),
+        ("snapCount", config.snap_count, None, 2, 100_000_000),
+        ("preAllocSize", config.pre_alloc_size, None, 64, 4_194_304),
+        ("autopurge.snapRetainCount", config.autopurge_snap_retain_count, Some(3), 3, 1000),
+        ("autopurge.purgeInterval", config.autopurge_purge_interval, Some(1), 1, 8760),
+    ];
+    let mut settings = BTreeMap::new();
+    for (key, value, default, min, max) in typed {
+        problems.range(&format!("spec.config ({key})"), value, min, max);
+        if let Some(v) = value.or(default) {
+            settings.insert(key.to_owned(), v.to_string());
+        }
+    }
+    if let (Some(min), Some(max)) = (config.min_session_timeout, config.max_session_timeout)
+        && min > max
+    {
+        problems.add("spec.config", "minSessionTimeout must not exceed maxSessionTimeout");
+    }
+    for (key, value) in &config.additional {
+        let field = format!("spec.config.additional[{key}]");
+        match settings::classify(key) {
+            KeyKind::Known => {
+                if value.len() > 1024 || value.contains(['\n', '\r']) || value.ends_with('\\') {
+                    problems.add(
+                        field,
+                        "a value is one line of at most 1024 characters that does not end in a \
+                         backslash",
+                    );
+                } else {
+                    settings.insert(key.clone(), value.clone());
+                }
+            }
+            KeyKind::Typed => problems.add(field, "this key has a field of its own under config"),
+            KeyKind::Reserved => problems.add(field, "this key of zoo.cfg belongs to the operator"),
+            KeyKind::Unknown => problems.add(
+                field,
+                "ZooKeeper has no such key and would ignore it silently; check the spelling",
+            ),
+        }
+    }
+    settings
+}
+
+fn validate_pod(pod: &Pod, problems: &mut Problems) {
+    for key in pod.labels.keys() {
+        if key.starts_with("app.kubernetes.io/") || key.contains("bellwether.dev/") {
+            problems.add("spec.pod.labels", format!("{key}: the operator selects pods by this label"));
+        }
+    }
+    for key in pod.annotations.keys().filter(|k| k.contains("bellwether.dev/")) {
+        problems.add("spec.pod.annotations", format!("{key}: this annotation belongs to the operator"));
+    }
+}
+
+fn parse_heap(text: &str) -> Option<u32> {
+    let (number, factor) = match (text.strip_suffix("Mi"), text.strip_suffix("Gi")) {
+        (Some(n), _) => (n, 1),
+        (_, Some(n)) => (n, 1024),
+        _ => return None,
+    };
+    let number: u32 = number.parse().ok().filter(|n| (1..1_000_000).contains(n))?;
+    number.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bellwether_api::ZooKeeperEnsembleSpec;
+
+    fn context() -> Context {
+        Context {
+            member_image: "bellwether".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
+            version: "test".to_owned(),
+        }
+    }
+
+    fn problems(change: impl FnOnce(&mut ZooKeeperEnsembleSpec)) -> String {
+        let mut spec = ZooKeeperEnsembleSpec { replicas: 3, ..Default::default() };
+        change(&mut spec);
+        let ensemble = ZooKeeperEnsemble::new("zk", spec);
+        match validate(&ensemble, &context()) {
+            Ok(_) => String::new(),
+            Err(p) => invalid_message(&p),
+        }
+    }
+
+    #[test]
+    fn three_replicas_are_a_complete_manifest() {
+        let spec = ZooKeeperEnsembleSpec { replicas: 3, ..Default::default() };
+        let valid = validate(&ZooKeeperEnsemble::new("zk", spec), &context()).unwrap();
+        assert_eq!(valid.size, 3);
+        assert_eq!(valid.image, "docker.io/library/zookeeper:3.9.5");
+        assert_eq!(valid.heap_mib, 512);
+        assert_eq!(valid.settings["autopurge.purgeInterval"], "1");
+    }
+
+    #[test]
+    fn even_zero_negative_and_large_sizes_are_refused_with_what_to_do() {
+        for (replicas, say) in
+            [(0, "delete"), (-1, "delete"), (2, "use 1 or 3"), (4, "use 3 or 5"), (15, "13 or fewer")]
+        {
+            let message = problems(|s| s.replicas = replicas);
+            assert!(message.contains(say), "{replicas}: {message}");
+        }
+        for replicas in [1, 3, 5, 7, 9, 11, 13] {
+            assert_eq!(problems(|s| s.replicas = replicas), "");
+        }
+    }
+
+    #[test]
+    fn reserved_typed_and_unknown_keys_are_refused_each_with_its_own_sentence() {
+        let with = |key: &str, value: &str| {
+            problems(|s| {
+                let additional = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+                s.config = Some(Config { additional, ..Default::default() });
+            })
+        };
+        assert!(with("server.4", "x").contains("belongs to the operator"));
+        assert!(with("standaloneEnabled", "true").contains("belongs to the operator"));
+        assert!(with("tickTime", "1").contains("field of its own"));
+        assert!(with("globalOutstandingLimits", "1").contains("check the spelling"));
+        assert!(with("enforceQuota", "true\nserver.9=evil").contains("one line"));
+        assert_eq!(with("enforceQuota", "true"), "");
+    }
+
+    #[test]
+    fn all_problems_are_told_at_once() {
+        let message = problems(|s| {
+            s.replicas = 4;
+            s.version = Some("3.7.1".to_owned());
+        });
+        assert!(message.contains("spec.replicas") && message.contains("spec.version"));
+    }
+}

@@ -1,0 +1,38 @@
+//! The operator's own HTTP endpoints: `/livez`, `/readyz`, `/metrics`.
+
+use std::net::SocketAddr;
+
+use anyhow::Context as _;
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+
+use crate::metrics::Metrics;
+
+/// Serves until `shutdown`.
+///
+/// A replica that waits for the lease is ready too: it is as good as it can be, and a Deployment
+/// would otherwise never finish its rollout.
+///
+/// # Errors
+/// When the address cannot be bound.
+pub async fn serve(
+    address: SocketAddr,
+    metrics: Metrics,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> anyhow::Result<()> {
+    let text = move || async move {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
+    };
+    let app = Router::new()
+        .route("/livez", get(|| async { (StatusCode::OK, "ok\n") }))
+        .route("/readyz", get(|| async { (StatusCode::OK, "ok\n") }))
+        .route("/metrics", get(text));
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}; choose another --listen address"))?;
+    axum::serve(listener, app).with_graceful_shutdown(shutdown).await?;
+    Ok(())
+}

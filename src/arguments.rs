@@ -1,0 +1,58 @@
+//! The command line.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A Kubernetes operator for ZooKeeper ensembles and the elections held in them.
+#[derive(Debug, Parser)]
+#[command(name = "bellwether", version, about)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the operator.
+    Run(Run),
+    /// Print the CustomResourceDefinitions, to apply with kubectl.
+    Crd,
+}
+
+/// How to run the operator.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The namespace of the operator's own lease.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "default")]
+    pub lease_namespace: String,
+    /// The name of the operator's own lease.
+    #[arg(long, default_value = "bellwether")]
+    pub lease_name: String,
+    /// Who holds the lease: this replica.
+    #[arg(long, env = "POD_NAME", default_value = "bellwether")]
+    pub identity: String,
+    /// The image with the member program, which every ZooKeeper pod runs first.
+    #[arg(long, env = "MEMBER_IMAGE")]
+    pub member_image: String,
+    /// The DNS domain of the cluster.
+    #[arg(long, default_value = "cluster.local")]
+    pub cluster_domain: String,
+    /// Where to serve /livez, /readyz and /metrics.
+    #[arg(long, default_value = "0.0.0.0:8080")]
+    pub listen: SocketAddr,
+    /// How to write the log. What to write is set by RUST_LOG.
+    #[arg(long, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+}
+
+/// How to write the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}

@@ -1,0 +1,133 @@
+//! The controller of `ZooKeeperEnsemble`: one way through, from watch event to status.
+
+mod error;
+mod execute;
+mod gather;
+mod publish;
+
+use std::sync::Arc;
+
+use bellwether_api::{ZooKeeperEnsemble, labels};
+use bellwether_ensemble::validate::{Context as Contribution, invalid_message};
+use bellwether_ensemble::{plan, status, validate};
+use futures::StreamExt;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::core::DeserializeGuard;
+use kube::runtime::controller::{Action, Config};
+use kube::runtime::events::Recorder;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::{Controller, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use tokio::sync::watch;
+
+use crate::backoff::Backoff;
+use crate::metrics::Metrics;
+use error::Error;
+use execute::Outcome;
+
+/// What every reconcile of an ensemble uses.
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// What the operator contributes to every ensemble.
+    pub contribution: Contribution,
+    /// Events, best effort.
+    pub recorder: Recorder,
+    /// True while this process holds the operator's lease.
+    pub lease: watch::Receiver<bool>,
+    /// Counters.
+    pub metrics: Metrics,
+    /// Retry times of ensembles whose last reconcile failed.
+    pub backoff: Backoff,
+}
+
+/// The unit of work: an ensemble that may not parse.
+type Guarded = DeserializeGuard<ZooKeeperEnsemble>;
+
+/// Runs the controller until `shutdown`.
+pub async fn run(context: Arc<Context>, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
+    let client = context.client.clone();
+    let owned = watcher::Config::default()
+        .labels(&format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE));
+    let to_ensemble = |pod: Pod| {
+        let name = pod.labels().get(labels::INSTANCE)?.clone();
+        let namespace = pod.namespace()?;
+        Some(ObjectRef::<Guarded>::new(&name).within(&namespace))
+    };
+    Controller::new(Api::<Guarded>::all(client.clone()), watcher::Config::default())
+        .with_config(Config::default().concurrency(16))
+        .owns(Api::<StatefulSet>::all(client.clone()), owned.clone())
+        .owns(Api::<ConfigMap>::all(client.clone()), owned.clone())
+        .owns(Api::<Service>::all(client.clone()), owned.clone())
+        .owns(Api::<PodDisruptionBudget>::all(client.clone()), owned.clone())
+        .watches(Api::<Pod>::all(client), owned, to_ensemble)
+        .graceful_shutdown_on(shutdown)
+        .run(reconcile, error_policy, context)
+        .for_each(|result| async {
+            if let Err(error) = result {
+                tracing::debug!(%error, "reconcile ended with an error");
+            }
+        })
+        .await;
+}
+
+/// One pass: gather, validate, plan, execute, publish.
+async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
+    let reference = guarded.object_ref(&());
+    let (name, namespace) =
+        (reference.name.unwrap_or_default(), reference.namespace.unwrap_or_default());
+    let timer = context.metrics.reconcile_started("ZooKeeperEnsemble");
+    if let Err(error) = &guarded.0 {
+        publish::unreadable(&context, &namespace, &name, &error.to_string()).await?;
+        timer.done("unreadable");
+        return Ok(Action::await_change());
+    }
+    let Some(gathered) = gather::gather(&context, &namespace, &name).await? else {
+        context.metrics.forget(&namespace, &name);
+        timer.done("gone");
+        return Ok(Action::await_change());
+    };
+    let ensemble = &gathered.ensemble;
+    if ensemble.meta().deletion_timestamp.is_some() {
+        // Everything that the ensemble owns goes with it by its owner references.
+        timer.done("deleting");
+        return Ok(Action::await_change());
+    }
+    let valid = match validate(ensemble, &context.contribution) {
+        Ok(valid) => valid,
+        Err(problems) => {
+            let offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
+            let report =
+                status::refused(&gathered.observation, offset, invalid_message(&problems));
+            publish::status(&context, &gathered, None, &report, &Outcome::default()).await?;
+            timer.done("invalid");
+            return Ok(Action::requeue(std::time::Duration::from_secs(30)));
+        }
+    };
+    let plan = plan(&valid, &gathered.observation);
+    let outcome = execute::execute(&context, &gathered, &plan).await;
+    publish::status(&context, &gathered, Some(&valid), &plan.report, &outcome).await?;
+    publish::events(&context, &gathered, &plan, &outcome).await;
+    timer.done(if outcome.failure.is_some() { "failed" } else { "done" });
+    if let Some(failure) = outcome.failure {
+        return Err(failure);
+    }
+    context.backoff.reset(&namespace, &name);
+    Ok(Action::requeue(plan.requeue))
+}
+
+fn error_policy(guarded: Arc<Guarded>, error: &Error, context: Arc<Context>) -> Action {
+    let reference = guarded.object_ref(&());
+    let (name, namespace) =
+        (reference.name.unwrap_or_default(), reference.namespace.unwrap_or_default());
+    let disposition = error.disposition();
+    let after = context.backoff.next(&namespace, &name, disposition.retry);
+    if disposition.warn {
+        tracing::warn!(%namespace, ensemble = %name, %error, retry_after = ?after, "reconcile failed");
+    } else {
+        tracing::debug!(%namespace, ensemble = %name, %error, retry_after = ?after, "reconcile will be tried again");
+    }
+    Action::requeue(after)
+}

@@ -1,0 +1,94 @@
+//! What can go wrong in a reconcile, and what follows from it.
+
+use crate::backoff::Retry;
+
+/// An error of the ensemble controller.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Reading from the API server failed.
+    #[error("cannot read {what}: {source}")]
+    Read {
+        /// What was to be read.
+        what: &'static str,
+        /// Why it failed.
+        source: Box<kube::Error>,
+    },
+    /// Writing to the API server failed.
+    #[error("cannot write {what}: {source}")]
+    Write {
+        /// What was to be written.
+        what: String,
+        /// Why it failed.
+        source: Box<kube::Error>,
+    },
+    /// This process lost the operator's lease in the middle.
+    #[error("this replica of the operator does not hold the lease any more")]
+    LeaseLost,
+}
+
+/// What follows from an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disposition {
+    /// When to try again.
+    pub retry: Retry,
+    /// Whether a person should hear of it.
+    pub warn: bool,
+}
+
+impl Error {
+    /// A failed read.
+    pub fn read(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Read { what, source: Box::new(source) }
+    }
+
+    /// A failed write.
+    pub fn write(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+        let what = what.into();
+        move |source| Self::Write { what, source: Box::new(source) }
+    }
+
+    /// The one table from error to consequence.
+    pub fn disposition(&self) -> Disposition {
+        let code = match self {
+            Self::Read { source, .. } | Self::Write { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => status.code,
+                _ => 0,
+            },
+            Self::LeaseLost => return Disposition { retry: Retry::Slow, warn: false },
+        };
+        match code {
+            // Somebody else wrote in between: the next observation has it.
+            409 => Disposition { retry: Retry::Soon, warn: false },
+            // A missing right, or an object that the API server refuses: a person has to act.
+            403 | 422 => Disposition { retry: Retry::Slow, warn: true },
+            // The namespace or the object went away.
+            404 => Disposition { retry: Retry::Growing, warn: false },
+            _ => Disposition { retry: Retry::Growing, warn: true },
+        }
+    }
+
+    /// Whether it is only somebody else's write in between.
+    pub fn is_conflict(&self) -> bool {
+        self.disposition().retry == Retry::Soon
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn api(code: u16) -> Error {
+        let status = kube::core::Status { code, ..Default::default() };
+        Error::write("x")(kube::Error::Api(Box::new(status)))
+    }
+
+    #[test]
+    fn each_error_has_its_consequence() {
+        assert!(api(409).is_conflict());
+        assert_eq!(api(403).disposition(), Disposition { retry: Retry::Slow, warn: true });
+        assert_eq!(api(422).disposition(), Disposition { retry: Retry::Slow, warn: true });
+        assert_eq!(api(404).disposition(), Disposition { retry: Retry::Growing, warn: false });
+        assert_eq!(api(500).disposition(), Disposition { retry: Retry::Growing, warn: true });
+        assert!(!Error::LeaseLost.disposition().warn);
+    }
+}

@@ -1,0 +1,163 @@
+//! Carrying out a plan. Nothing is decided here: every write is in the plan, and a precondition that
+//! does not hold ends the pass.
+
+use bellwether_api::FIELD_MANAGER;
+use bellwether_api::ensemble::MemberRole;
+use bellwether_ensemble::Plan;
+use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, needs_write};
+use bellwether_ensemble::observation::ServerReport;
+use bellwether_ensemble::plan::{Expect, Step};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, ResourceExt};
+
+use super::Context;
+use super::error::Error;
+use super::gather::Gathered;
+use crate::zookeeper::probe;
+
+/// What was carried out.
+#[derive(Default)]
+pub struct Outcome {
+    /// Whether the StatefulSet was written; then no disruptive step was taken.
+    pub stateful_set_written: bool,
+    /// The step that was carried out.
+    pub step: Option<Step>,
+    /// What ended the pass early.
+    pub failure: Option<Error>,
+}
+
+/// Carries out a plan as far as it goes.
+pub async fn execute(context: &Context, gathered: &Gathered, plan: &Plan) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(failure) = try_execute(context, gathered, plan, &mut outcome).await {
+        outcome.failure = Some(failure);
+    }
+    outcome
+}
+
+async fn try_execute(
+    context: &Context,
+    gathered: &Gathered,
+    plan: &Plan,
+    outcome: &mut Outcome,
+) -> Result<(), Error> {
+    let namespace = gathered.ensemble.namespace().unwrap_or_default();
+    for object in &plan.objects {
+        let live = gathered.live.get(&(object.kind, object.name.clone()));
+        if needs_write(object, live) {
+            check_lease(context)?;
+            write(context, &namespace, object, live).await?;
+            context.metrics.written();
+            tracing::debug!(%namespace, kind = ?object.kind, name = %object.name, "object written");
+            outcome.stateful_set_written |= object.kind == ObjectKind::StatefulSet;
+        }
+    }
+    if let (Some(step), false) = (&plan.step, outcome.stateful_set_written) {
+        check_lease(context)?;
+        if take(context, gathered, &namespace, step).await? {
+            outcome.step = Some(step.clone());
+        }
+    }
+    for name in &plan.prune {
+        check_lease(context)?;
+        let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &namespace);
+        match maps.delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            other => {
+                other.map_err(Error::write(format!("ConfigMap {name}")))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_lease(context: &Context) -> Result<(), Error> {
+    if *context.lease.borrow() { Ok(()) } else { Err(Error::LeaseLost) }
+}
+
+fn resource(kind: ObjectKind) -> ApiResource {
+    let (group, version, kind) = match kind {
+        ObjectKind::ConfigMap => ("", "v1", "ConfigMap"),
+        ObjectKind::Service => ("", "v1", "Service"),
+        ObjectKind::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget"),
+        ObjectKind::StatefulSet => ("apps", "v1", "StatefulSet"),
+    };
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+async fn write(
+    context: &Context,
+    namespace: &str,
+    object: &DesiredObject,
+    live: Option<&serde_json::Value>,
+) -> Result<(), Error> {
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), namespace, &resource(object.kind));
+    let mut body = object.body.clone();
+    // The StatefulSet decides about pods: it is written only as it was seen when that was planned.
+    if object.kind == ObjectKind::StatefulSet
+        && let Some(live) = live
+    {
+        body["metadata"]["uid"] = live["metadata"]["uid"].clone();
+        body["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    }
+    let what = || format!("{:?} {}", object.kind, object.name);
+    match object.write {
+        Write::Apply => {
+            let params = PatchParams::apply(FIELD_MANAGER).force();
+            api.patch(&object.name, &params, &Patch::Apply(body)).await
+        }
+        Write::Merge => {
+            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+            api.patch(&object.name, &params, &Patch::Merge(body)).await
+        }
+    }
+    .map_err(Error::write(what()))?;
+    Ok(())
+}
+
+/// Takes the step, if the member is still what the plan took it for. Returns whether it was taken.
+async fn take(
+    context: &Context,
+    gathered: &Gathered,
+    namespace: &str,
+    step: &Step,
+) -> Result<bool, Error> {
+    let Step::RestartMember { pod, uid, resource_version, id, expect, reason } = step;
+    let now = match gathered.addresses.get(id) {
+        Some(address) => probe(*address, *id).await,
+        None => ServerReport::Unreachable("the pod has no address".to_owned()),
+    };
+    let holds = match (expect, &now) {
+        (Expect::Follower, ServerReport::Serving { role, .. }) => *role != MemberRole::Leader,
+        (Expect::Leader, ServerReport::Serving { role, .. }) => *role == MemberRole::Leader,
+        (Expect::Idle, report) => !matches!(report, ServerReport::Serving { .. }),
+        _ => false,
+    };
+    if !holds {
+        tracing::info!(%namespace, %pod, ?expect, ?now, "the member changed since the plan was made; planning anew");
+        return Ok(false);
+    }
+    check_lease(context)?;
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.clone()),
+            resource_version: Some(resource_version.clone()),
+        }),
+        ..Default::default()
+    };
+    match pods.delete(pod, &params).await {
+        Ok(_) => {}
+        // The pod changed or went away since it was judged.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
+            return Ok(false);
+        }
+        Err(error) => return Err(Error::write(format!("Pod {pod}"))(error)),
+    }
+    context.metrics.restarted();
+    tracing::info!(%namespace, %pod, server = %id, role = ?expect, %reason, "restarting member");
+    Ok(true)
+}

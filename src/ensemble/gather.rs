@@ -1,0 +1,261 @@
+//! Reading the world: fresh from the API server and from every member's server.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bellwether_api::{ZooKeeperEnsemble, labels};
+use bellwether_ensemble::desired::stateful_set::INITIALIZE;
+use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map};
+use bellwether_ensemble::observation::{
+    BootstrapPermission, PodObservation, PodState, Revision, ServerReport, StatefulSetObservation,
+};
+use bellwether_ensemble::{Observation, ServerId};
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::api::ListParams;
+use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::Context;
+use super::error::Error;
+use crate::zookeeper::probe;
+
+/// Everything that one reconcile read.
+pub struct Gathered {
+    /// The ensemble itself.
+    pub ensemble: ZooKeeperEnsemble,
+    /// What the planner sees.
+    pub observation: Observation,
+    /// The owned objects as they are, for comparison with how they should be.
+    pub live: BTreeMap<(ObjectKind, String), Value>,
+    /// The address of each member's pod, for asking again just before a restart.
+    pub addresses: BTreeMap<ServerId, std::net::IpAddr>,
+}
+
+/// Reads everything. `None` when the ensemble does not exist.
+pub async fn gather(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Gathered>, Error> {
+    let client = &context.client;
+    let ensembles: Api<ZooKeeperEnsemble> = Api::namespaced(client.clone(), namespace);
+    let Some(ensemble) =
+        ensembles.get_opt(name).await.map_err(Error::read("the ZooKeeperEnsemble"))?
+    else {
+        return Ok(None);
+    };
+    let (sets, pods, maps, services, budgets, claims) = futures::try_join!(
+        list::<StatefulSet>(context, namespace, name, "StatefulSets"),
+        list::<Pod>(context, namespace, name, "Pods"),
+        list::<ConfigMap>(context, namespace, name, "ConfigMaps"),
+        list::<Service>(context, namespace, name, "Services"),
+        list::<PodDisruptionBudget>(context, namespace, name, "PodDisruptionBudgets"),
+        list::<PersistentVolumeClaim>(context, namespace, name, "PersistentVolumeClaims"),
+    )?;
+    let mut live = BTreeMap::new();
+    remember(&mut live, ObjectKind::StatefulSet, &sets);
+    remember(&mut live, ObjectKind::ConfigMap, &maps);
+    remember(&mut live, ObjectKind::Service, &services);
+    remember(&mut live, ObjectKind::PodDisruptionBudget, &budgets);
+
+    let id_offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
+    let mut addresses = BTreeMap::new();
+    let mut observed: Vec<(PodObservation, Option<std::net::IpAddr>)> = pods
+        .iter()
+        .filter_map(|pod| {
+            let ordinal: u16 = pod.name_any().strip_prefix(name)?.strip_prefix('-')?.parse().ok()?;
+            let address = pod.status.as_ref()?.pod_ip.as_ref().and_then(|ip| ip.parse().ok());
+            Some((observe_pod(pod, ordinal), address))
+        })
+        .collect();
+    observed.sort_by_key(|(pod, _)| pod.ordinal);
+    let reports = join_all(observed.iter().map(|(pod, address)| async move {
+        match address {
+            Some(address) => probe(*address, ServerId(pod.ordinal + 1 + id_offset)).await,
+            None => ServerReport::Unreachable("the pod has no address yet".to_owned()),
+        }
+    }))
+    .await;
+    let pods = observed
+        .into_iter()
+        .zip(reports)
+        .map(|((mut pod, address), report)| {
+            if let Some(address) = address {
+                addresses.insert(ServerId(pod.ordinal + 1 + id_offset), address);
+            }
+            pod.server = report;
+            pod
+        })
+        .collect();
+    let prefix = format!("{name}-config-");
+    let observation = Observation {
+        now: Timestamp::now(),
+        stateful_set: sets.iter().find(|s| s.name_any() == name).map(observe_stateful_set),
+        pods,
+        claims: claims
+            .iter()
+            .filter_map(|c| c.name_any().strip_prefix(&format!("data-{name}-"))?.parse().ok())
+            .collect(),
+        bootstrap: maps
+            .iter()
+            .find(|m| m.name_any() == bootstrap_config_map(name))
+            .map(observe_bootstrap),
+        revisions: maps
+            .iter()
+            .map(ResourceExt::name_any)
+            .filter(|n| n.starts_with(&prefix))
+            .collect::<BTreeSet<_>>(),
+    };
+    Ok(Some(Gathered { ensemble, observation, live, addresses }))
+}
+
+async fn list<K>(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    what: &'static str,
+) -> Result<Vec<K>, Error>
+where
+    K: Resource<Scope = k8s_openapi::NamespaceResourceScope>
+        + Clone
+        + DeserializeOwned
+        + std::fmt::Debug,
+    K::DynamicType: Default,
+{
+    let api: Api<K> = Api::namespaced(context.client.clone(), namespace);
+    let params = ListParams::default().labels(&labels::selector_string(name));
+    Ok(api.list(&params).await.map_err(Error::read(what))?.items)
+}
+
+fn remember<K: Resource + Serialize>(
+    live: &mut BTreeMap<(ObjectKind, String), Value>,
+    kind: ObjectKind,
+    objects: &[K],
+) {
+    for object in objects {
+        let name = object.meta().name.clone().unwrap_or_default();
+        live.insert((kind, name), serde_json::to_value(object).unwrap_or_default());
+    }
+}
+
+fn revision(annotations: Option<&BTreeMap<String, String>>) -> Option<Revision> {
+    let annotations = annotations?;
+    Some(Revision {
+        name: annotations.get(labels::CONFIG_REVISION)?.clone(),
+        voters: annotations.get(labels::VOTERS)?.parse().ok()?,
+        initialize: match annotations.get(INITIALIZE) {
+            Some(id) => Some(ServerId(id.parse().ok()?)),
+            None => None,
+        },
+    })
+}
+
+fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
+    let spec = set.spec.as_ref();
+    let status = set.status.as_ref();
+    let seen = status.and_then(|s| s.observed_generation) >= set.metadata.generation;
+    let template = spec.map(|s| &s.template).and_then(|t| t.metadata.as_ref());
+    let annotation = |key: &str| set.annotations().get(key).cloned();
+    StatefulSetObservation {
+        replicas: spec
+            .and_then(|s| s.replicas)
+            .and_then(|r| u16::try_from(r).ok())
+            .unwrap_or_default(),
+        template: revision(template.and_then(|m| m.annotations.as_ref())),
+        update_revision: status.filter(|_| seen).and_then(|s| s.update_revision.clone()),
+        inputs_hash: annotation(labels::INPUTS_HASH),
+        rendered_by: annotation(labels::RENDERED_BY),
+        terminating: set.metadata.deletion_timestamp.is_some(),
+    }
+}
+
+fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
+    let ready = pod.status.iter().flat_map(|s| s.conditions.iter().flatten()).any(|c| {
+        c.type_ == "Ready" && c.status == "True"
+    });
+    PodObservation {
+        name: pod.name_any(),
+        ordinal,
+        uid: pod.uid().unwrap_or_default(),
+        resource_version: pod.resource_version().unwrap_or_default(),
+        revision: revision(pod.metadata.annotations.as_ref()),
+        controller_revision: pod.labels().get("controller-revision-hash").cloned(),
+        terminating: pod.metadata.deletion_timestamp.is_some(),
+        state: observe_state(pod),
+        ready,
+        node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
+        server: ServerReport::Unreachable("not asked yet".to_owned()),
+    }
+}
+
+/// Reasons of a waiting container that pass by themselves while a pod starts.
+const PASSING: &[&str] = &["PodInitializing", "ContainerCreating"];
+
+fn observe_state(pod: &Pod) -> PodState {
+    let Some(status) = pod.status.as_ref() else { return PodState::Starting };
+    let unschedulable = status.conditions.iter().flatten().find(|c| {
+        c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(condition) = unschedulable {
+        return PodState::Failing {
+            reason: "Unschedulable".to_owned(),
+            message: condition.message.clone().unwrap_or_default(),
+        };
+    }
+    let all = || {
+        status
+            .init_container_statuses
+            .iter()
+            .flatten()
+            .chain(status.container_statuses.iter().flatten())
+    };
+    if let Some(failing) = all().find_map(failing) {
+        return failing;
+    }
+    if status.phase.as_deref() == Some("Failed") {
+        return PodState::Failing {
+            reason: status.reason.clone().unwrap_or_else(|| "Failed".to_owned()),
+            message: status.message.clone().unwrap_or_default(),
+        };
+    }
+    let running = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .any(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()));
+    if running { PodState::Running } else { PodState::Starting }
+}
+
+fn failing(container: &ContainerStatus) -> Option<PodState> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.clone()?;
+    if PASSING.contains(&reason.as_str()) {
+        return None;
+    }
+    // What the container itself said last tells more than "back-off restarting".
+    let last = container
+        .last_state
+        .as_ref()
+        .and_then(|s| s.terminated.as_ref())
+        .and_then(|t| t.message.clone())
+        .filter(|m| !m.trim().is_empty());
+    let message = last.or_else(|| waiting.message.clone()).unwrap_or_default();
+    let message = message.trim().chars().take(400).collect();
+    Some(PodState::Failing { reason, message })
+}
+
+fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
+    let get = |key: &str| map.data.as_ref().and_then(|d| d.get(key)).filter(|v| !v.is_empty());
+    BootstrapPermission {
+        initialize: get("initialize").and_then(|v| v.parse().ok()),
+        until: get("until")
+            .and_then(|v| v.parse().ok())
+            .and_then(|s| Timestamp::from_second(s).ok()),
+    }
+}
+

@@ -1,0 +1,56 @@
+//! Asking one ZooKeeper server what it is: the four-letter words over TCP.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bellwether_ensemble::ServerId;
+use bellwether_ensemble::desired::config::CLIENT_PORT;
+use bellwether_ensemble::four_letter::{parse_conf, parse_srvr};
+use bellwether_ensemble::observation::ServerReport;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// How long a server may take for one answer. A server that cannot answer within this time is not
+/// one to rely on for a majority.
+const TIMEOUT: Duration = Duration::from_secs(1);
+/// The longest answer that is read; `conf` of 13 servers has about 2 KiB.
+const MAX_ANSWER: u64 = 64 * 1024;
+
+/// Asks the server at `address` for its role, its last transaction and its voters.
+///
+/// A server that answers under another id than `id` is not the member that it is taken for; the
+/// address of a pod that is gone may belong to another pod by now.
+pub async fn probe(address: IpAddr, id: ServerId) -> ServerReport {
+    match try_probe(address, id).await {
+        Ok(report) => report,
+        Err(error) => ServerReport::Unreachable(error.to_string()),
+    }
+}
+
+async fn try_probe(address: IpAddr, id: ServerId) -> anyhow::Result<ServerReport> {
+    let Some(serving) = parse_srvr(&ask(address, "srvr").await?)? else {
+        return Ok(ServerReport::Looking);
+    };
+    let Some(configuration) = parse_conf(&ask(address, "conf").await?)? else {
+        return Ok(ServerReport::Looking);
+    };
+    if configuration.id != id {
+        anyhow::bail!("answers as server {}, not {id}", configuration.id);
+    }
+    Ok(ServerReport::Serving {
+        role: serving.role,
+        zxid: serving.zxid,
+        voters: configuration.voters,
+    })
+}
+
+async fn ask(address: IpAddr, word: &str) -> anyhow::Result<String> {
+    let answer = async {
+        let mut stream = TcpStream::connect((address, CLIENT_PORT)).await?;
+        stream.write_all(word.as_bytes()).await?;
+        let mut bytes = Vec::new();
+        stream.take(MAX_ANSWER).read_to_end(&mut bytes).await?;
+        Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    Ok(tokio::time::timeout(TIMEOUT, answer).await??)
+}
