@@ -15,11 +15,18 @@ def main():
     parser.add_argument("--path", default="/zkroot")
     parser.add_argument("--prefix", default="leader")
     parser.add_argument("--id", required=True)
+    parser.add_argument(
+        "--blind-retry",
+        action="store_true",
+        help="create twice, as after a lost reply that was not looked into: the mistake to show",
+    )
     parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)
     parent, prefix = arguments.path, arguments.prefix
+    if arguments.blind_retry:
+        common.create_own(client, parent, prefix, arguments.id.encode())
     own = common.create_own(client, parent, prefix, arguments.id.encode())
     if own:
         say("candidate", node=own, id=arguments.id)

@@ -1,1 +1,20 @@
-//! Placeholder.
+//! What the end-to-end tests are made of.
+//!
+//! * [`kubectl`]: commands, as a user types them;
+//! * [`watch`]: a kind of object in one namespace, kept current, with its history;
+//! * [`wait`]: conditions with a deadline; no test sleeps to be on the safe side;
+//! * [`world`]: the namespace of one test, and what is printed when the test fails;
+//! * [`ensemble`] and [`election`]: the two kinds;
+//! * [`clients`]: programs in the cluster that use ZooKeeper as applications do;
+//! * [`load`]: writes and role samples during a change, and the verdict on them;
+//! * [`history`]: what the operator did to the pods, read from the watch.
+
+pub mod clients;
+pub mod election;
+pub mod ensemble;
+pub mod history;
+pub mod kubectl;
+pub mod load;
+pub mod wait;
+pub mod watch;
+pub mod world;

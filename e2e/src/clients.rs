@@ -1,0 +1,248 @@
+//! Programs in the cluster that use ZooKeeper as applications do.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::wait::until;
+use crate::world::World;
+
+/// The image with the client programs.
+const IMAGE: &str = "docker.io/bellwether/e2e-clients:dev";
+/// The pod that they run in.
+const POD: &str = "clients";
+
+/// The pod that client programs run in, as one process each.
+#[derive(Clone, Copy, Debug)]
+pub struct Clients<'w> {
+    world: &'w World,
+}
+
+impl<'w> Clients<'w> {
+    pub(crate) fn start(world: &'w World) -> Result<Self> {
+        let pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": { "name": POD },
+            "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "securityContext": {
+                    "runAsNonRoot": true,
+                    "runAsUser": 1000,
+                    "seccompProfile": { "type": "RuntimeDefault" },
+                },
+                "containers": [{
+                    "name": "clients",
+                    "image": IMAGE,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["sleep", "infinity"],
+                    "securityContext": {
+                        "allowPrivilegeEscalation": false,
+                        "capabilities": { "drop": ["ALL"] },
+                    },
+                }],
+            },
+        });
+        // The namespace's service account comes a moment after the namespace.
+        until(
+            "the clients' pod is accepted",
+            Duration::from_secs(30),
+            || world.apply(&pod).map_err(|e| e.to_string()),
+        )?;
+        until("the clients' pod runs", Duration::from_secs(90), || {
+            let pod = world.pods.get(POD).ok_or("it is not there".to_owned())?;
+            let ready = pod["status"]["conditions"].as_array().into_iter().flatten();
+            let mut ready = ready.filter(|c| c["type"] == "Ready" && c["status"] == "True");
+            ready
+                .next()
+                .map(|_| ())
+                .ok_or_else(|| format!("phase {}", pod["status"]["phase"]))
+        })?;
+        Ok(Self { world })
+    }
+
+    /// Starts a program and waits for its first line.
+    pub fn spawn(&self, id: &str, command: &[&str]) -> Result<Client<'w>> {
+        let ns = self.world.namespace.as_str();
+        let mut arguments = vec!["-n", ns, "exec", POD, "--"];
+        arguments.extend(command);
+        let mut child = self
+            .world
+            .kubectl
+            .command(&arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting a client")?;
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let noise = Arc::new(Mutex::new(String::new()));
+        if let Some(output) = child.stdout.take() {
+            let lines = Arc::clone(&lines);
+            thread::spawn(move || {
+                for line in BufReader::new(output).lines().map_while(Result::ok) {
+                    if let Ok(value) = serde_json::from_str::<Value>(&line) {
+                        lines
+                            .lock()
+                            .unwrap_or_else(PoisonError::into_inner)
+                            .push(value);
+                    }
+                }
+            });
+        }
+        if let Some(errors) = child.stderr.take() {
+            let noise = Arc::clone(&noise);
+            thread::spawn(move || {
+                for line in BufReader::new(errors).lines().map_while(Result::ok) {
+                    let mut noise = noise.lock().unwrap_or_else(PoisonError::into_inner);
+                    if noise.len() < 4000 {
+                        noise.push_str(&line);
+                        noise.push('\n');
+                    }
+                }
+            });
+        }
+        let client = Client {
+            world: self.world,
+            id: id.to_owned(),
+            child: Mutex::new(child),
+            lines,
+            noise,
+        };
+        client.wait_event("started")?;
+        Ok(client)
+    }
+
+    /// Starts a Python program of the image.
+    pub fn python(&self, id: &str, program: &str, arguments: &[&str]) -> Result<Client<'w>> {
+        let path = format!("/clients/{program}");
+        let mut command = vec!["python3", path.as_str()];
+        command.extend(arguments);
+        self.spawn(id, &command)
+    }
+
+    /// Starts a Java program of the image with hosts, path and identity.
+    pub fn java(&self, id: &str, class: &str, hosts: &str, path: &str) -> Result<Client<'w>> {
+        let java = [
+            "java",
+            "-Xmx48m",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+        ];
+        let mut command = java.to_vec();
+        command.extend([class, hosts, path, id]);
+        self.spawn(id, &command)
+    }
+
+    /// Runs a program to its end and returns what it printed; its exit code does not matter.
+    pub fn output(&self, command: &[&str]) -> Result<String> {
+        let ns = self.world.namespace.as_str();
+        let mut arguments = vec!["-n", ns, "exec", POD, "--"];
+        arguments.extend(command);
+        let output = self.world.kubectl.output(&arguments)?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if text.trim().is_empty() {
+            let error = String::from_utf8_lossy(&output.stderr).into_owned();
+            anyhow::bail!("{command:?} printed nothing: {}", error.trim());
+        }
+        Ok(text)
+    }
+}
+
+/// A running program.
+#[derive(Debug)]
+pub struct Client<'w> {
+    world: &'w World,
+    id: String,
+    child: Mutex<Child>,
+    lines: Arc<Mutex<Vec<Value>>>,
+    noise: Arc<Mutex<String>>,
+}
+
+impl Drop for Client<'_> {
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+impl Client<'_> {
+    /// The identity that it was given.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Every line so far.
+    pub fn lines(&self) -> Vec<Value> {
+        self.lines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// The first line with this event.
+    pub fn event(&self, event: &str) -> Option<Value> {
+        self.lines().into_iter().find(|line| line["event"] == event)
+    }
+
+    /// What its own library told it last.
+    pub fn last_view(&self) -> Option<Value> {
+        self.lines()
+            .into_iter()
+            .rfind(|line| line["event"] == "view")
+    }
+
+    /// Waits for a line with this event.
+    pub fn wait_event(&self, event: &str) -> Result<Value> {
+        until(
+            &format!("{} says {event:?}", self.id),
+            Duration::from_secs(60),
+            || {
+                self.event(event).ok_or_else(|| {
+                    let noise = self.noise.lock().unwrap_or_else(PoisonError::into_inner);
+                    format!("it said {:?} and {noise:?}", self.lines())
+                })
+            },
+        )
+    }
+
+    fn signal(&self, signal: &str) -> Result<()> {
+        let started = self
+            .event("started")
+            .context("the client has not started")?;
+        let pid = started["pid"].to_string();
+        self.world.run(&["exec", POD, "--", "kill", signal, &pid])?;
+        Ok(())
+    }
+
+    /// Kills it without notice: its session lives on until it expires.
+    pub fn kill(&self) -> Result<()> {
+        self.signal("-KILL")
+    }
+
+    /// Ends it in an orderly way and returns its last line.
+    pub fn stop(&self) -> Result<Value> {
+        self.signal("-TERM")?;
+        until(
+            &format!("{} ends", self.id),
+            Duration::from_secs(60),
+            || {
+                let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+                match child.try_wait() {
+                    Ok(Some(_)) => Ok(()),
+                    _ => Err("it still runs".to_owned()),
+                }
+            },
+        )?;
+        // The reader may be a moment behind the end of the process.
+        Ok(self
+            .event("summary")
+            .or_else(|| self.lines().pop())
+            .unwrap_or_default())
+    }
+}

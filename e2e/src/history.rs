@@ -1,0 +1,185 @@
+//! What the operator did to the pods, read from the watch.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use crate::load::Verdict;
+use crate::watch::Event;
+
+/// One deletion of a member's pod.
+#[derive(Clone, Debug)]
+pub struct Deletion {
+    /// The pod.
+    pub pod: String,
+    /// Its uid.
+    pub uid: String,
+    /// When the deletion was seen, in Unix seconds.
+    pub at: f64,
+    /// The configuration revision of the pod that took its place; `None` if none did.
+    pub replaced_by: Option<String>,
+}
+
+fn is_member(event: &Event) -> bool {
+    event.object["metadata"]["labels"]["app.kubernetes.io/name"] == "zookeeper"
+}
+
+fn revision(object: &Value) -> Option<String> {
+    let annotations = &object["metadata"]["annotations"];
+    annotations["zookeeper.bellwether.dev/config-revision"]
+        .as_str()
+        .map(str::to_owned)
+}
+
+/// Every deletion of a member's pod, in order.
+pub fn deletions(history: &[Event]) -> Vec<Deletion> {
+    let mut seen = BTreeSet::new();
+    let mut found: Vec<Deletion> = Vec::new();
+    for (index, event) in history.iter().enumerate().filter(|(_, e)| is_member(e)) {
+        let going = event.deleted || !event.object["metadata"]["deletionTimestamp"].is_null();
+        if !going || !seen.insert(event.uid().to_owned()) {
+            continue;
+        }
+        let next = history[index..]
+            .iter()
+            .find(|e| e.name() == event.name() && e.uid() != event.uid() && is_member(e));
+        found.push(Deletion {
+            pod: event.name().to_owned(),
+            uid: event.uid().to_owned(),
+            at: event
+                .at
+                .duration_since(UNIX_EPOCH)
+                .map_or(0.0, |d| d.as_secs_f64()),
+            replaced_by: next.and_then(|e| revision(&e.object)),
+        });
+    }
+    found
+}
+
+/// How often each pod was replaced.
+pub fn restarts(deletions: &[Deletion]) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for deletion in deletions {
+        *counts.entry(deletion.pod.clone()).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// The most members that were not ready at the same time, from when all were ready first.
+pub fn most_unready(history: &[Event], size: usize) -> usize {
+    let mut ready: BTreeMap<String, bool> = BTreeMap::new();
+    let (mut worst, mut complete) = (0, false);
+    for event in history.iter().filter(|e| is_member(e)) {
+        let going = event.deleted || !event.object["metadata"]["deletionTimestamp"].is_null();
+        let conditions = event.object["status"]["conditions"]
+            .as_array()
+            .into_iter()
+            .flatten();
+        let is_ready = conditions
+            .into_iter()
+            .any(|c| c["type"] == "Ready" && c["status"] == "True");
+        ready.insert(event.name().to_owned(), is_ready && !going);
+        let serving = ready.values().filter(|r| **r).count();
+        complete |= serving == size;
+        if complete {
+            worst = worst.max(size.saturating_sub(serving));
+        }
+    }
+    worst
+}
+
+/// Within every roll, that is among the pods that were replaced by pods of one revision, the leader
+/// went last; and no pod that left for good led.
+pub fn assert_leader_last(deletions: &[Deletion], verdict: &Verdict) -> Result<()> {
+    let mut rolls: BTreeMap<&str, Vec<(&Deletion, Option<String>)>> = BTreeMap::new();
+    for deletion in deletions {
+        // The watch is a little behind the deletion, and a sample a quarter of a second at most.
+        let leader = verdict.leader_at(deletion.at - 0.3);
+        match &deletion.replaced_by {
+            Some(revision) => rolls.entry(revision).or_default().push((deletion, leader)),
+            None => ensure!(
+                leader.as_deref() != Some(deletion.pod.as_str()),
+                "{} led when it was removed for good",
+                deletion.pod
+            ),
+        }
+    }
+    for (revision, roll) in rolls {
+        let order: Vec<String> = roll
+            .iter()
+            .map(|(d, leader)| {
+                format!("{} (leader {})", d.pod, leader.as_deref().unwrap_or("none"))
+            })
+            .collect();
+        let early = roll
+            .iter()
+            .rev()
+            .skip(1)
+            .find(|(d, leader)| leader.as_deref() == Some(d.pod.as_str()));
+        ensure!(
+            early.is_none(),
+            "in the roll to {revision} the leader did not restart last: {}",
+            order.join(", ")
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(pod: &str, uid: &str, going: bool, ready: bool) -> Event {
+        let mut object = json!({
+            "metadata": {
+                "name": pod,
+                "uid": uid,
+                "labels": { "app.kubernetes.io/name": "zookeeper" },
+                "annotations": { "zookeeper.bellwether.dev/config-revision": format!("r-{uid}") },
+            },
+            "status": { "conditions": [{ "type": "Ready", "status": if ready { "True" } else { "False" } }] },
+        });
+        if going {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        Event {
+            at: SystemTime::now(),
+            deleted: false,
+            object,
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_counted_once_and_knows_its_successor() {
+        let history = [
+            event("zk-0", "a", false, true),
+            event("zk-0", "a", true, true),
+            event("zk-0", "a", true, false),
+            event("zk-0", "b", false, false),
+            event("zk-1", "c", true, false),
+        ];
+        let found = deletions(&history);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].replaced_by.as_deref(), Some("r-b"));
+        assert_eq!(found[1].replaced_by, None);
+        assert_eq!(restarts(&found)["zk-0"], 1);
+    }
+
+    #[test]
+    fn unready_members_count_from_when_all_were_ready() {
+        let history = [
+            event("zk-0", "a", false, false),
+            event("zk-1", "b", false, true),
+            event("zk-0", "a", false, true),
+            event("zk-1", "b", true, true),
+            event("zk-1", "c", false, true),
+        ];
+        assert_eq!(most_unready(&history, 2), 1);
+    }
+}

@@ -1,0 +1,177 @@
+//! Writes and role samples during a change, and the verdict on them.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::clients::{Client, Clients};
+use crate::ensemble::Ensemble;
+use crate::wait::until;
+
+const PATH: &str = "/e2e/writes";
+const RECORD: &str = "/tmp/acknowledged";
+
+/// A writer and a sampler of roles that run while something is changed.
+#[derive(Debug)]
+pub struct Load<'w> {
+    clients: Clients<'w>,
+    ensemble: Ensemble<'w>,
+    writer: Client<'w>,
+    roles: Client<'w>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// How many writes were acknowledged.
+    pub acknowledged: u64,
+    /// What `verify.py` printed.
+    pub verified: Value,
+    /// What `watch_roles.py` printed at its end.
+    pub roles: Value,
+    /// Its samples, where they changed.
+    pub samples: Vec<Value>,
+    /// What `writer.py` printed at its end.
+    pub writer: Value,
+}
+
+impl<'w> Load<'w> {
+    /// Starts both, and waits until the first writes are acknowledged. `largest` is the largest
+    /// size that the ensemble is going to have.
+    pub fn start(clients: Clients<'w>, ensemble: Ensemble<'w>, largest: u16) -> Result<Self> {
+        let members = ensemble.members(largest);
+        let roles = clients.python("roles", "watch_roles.py", &["--members", &members])?;
+        let service = ensemble.service();
+        let arguments = ["--hosts", &service, "--path", PATH, "--out", RECORD];
+        let writer = clients.python("writer", "writer.py", &arguments)?;
+        writer.wait_event("writing")?;
+        let load = Self {
+            clients,
+            ensemble,
+            writer,
+            roles,
+        };
+        load.wait_writes(20)?;
+        Ok(load)
+    }
+
+    /// How many writes were acknowledged so far.
+    pub fn acknowledged(&self) -> Result<u64> {
+        let text = self
+            .clients
+            .output(&["sh", "-c", &format!("wc -l < {RECORD}")])?;
+        text.trim()
+            .parse()
+            .context("counting the acknowledged writes")
+    }
+
+    /// Waits for so many more acknowledged writes.
+    pub fn wait_writes(&self, more: u64) -> Result<()> {
+        let begin = self.acknowledged().unwrap_or(0);
+        until(
+            "writes are acknowledged",
+            std::time::Duration::from_secs(60),
+            || {
+                let now = self.acknowledged().map_err(|e| e.to_string())?;
+                if now >= begin + more {
+                    Ok(())
+                } else {
+                    Err(format!("{now} after {begin}"))
+                }
+            },
+        )
+    }
+
+    /// Ends both, and reads every acknowledged write back from each of `size` members.
+    pub fn finish(self, size: u16) -> Result<Verdict> {
+        self.wait_writes(10)?;
+        let writer = self.writer.stop()?;
+        let roles = self.roles.stop()?;
+        ensure!(
+            writer["event"] == "summary",
+            "the writer ended with {writer}"
+        );
+        ensure!(
+            roles["event"] == "summary",
+            "the sampler of roles ended with {roles}"
+        );
+        let members = self.ensemble.members(size);
+        let text = self.clients.output(&[
+            "python3",
+            "/clients/verify.py",
+            "--members",
+            &members,
+            "--path",
+            PATH,
+            "--acknowledged",
+            RECORD,
+        ])?;
+        let verified: Value = serde_json::from_str(text.trim()).context(text.clone())?;
+        Ok(Verdict {
+            acknowledged: verified["acknowledged"].as_u64().unwrap_or(0),
+            verified,
+            roles,
+            samples: self
+                .roles
+                .lines()
+                .into_iter()
+                .filter(|l| l["event"] == "role")
+                .collect(),
+            writer,
+        })
+    }
+}
+
+impl Verdict {
+    /// Every acknowledged write is on every member, and never could two leaders commit.
+    pub fn assert_safe(&self) -> Result<()> {
+        ensure!(
+            self.acknowledged > 50,
+            "only {} writes: {}",
+            self.acknowledged,
+            self.writer
+        );
+        ensure!(
+            self.verified["lostCount"] == 0,
+            "acknowledged writes are lost: {}",
+            self.verified
+        );
+        ensure!(
+            self.verified["unread"]
+                .as_array()
+                .is_some_and(Vec::is_empty),
+            "a member could not be read: {}",
+            self.verified
+        );
+        let two = !self.roles["sameEpoch"]
+            .as_object()
+            .is_some_and(serde_json::Map::is_empty)
+            || !self.roles["bothCommitted"]
+                .as_array()
+                .is_some_and(Vec::is_empty);
+        ensure!(!two, "two leaders: {}", self.roles);
+        Ok(())
+    }
+
+    /// The longest time that the writer waited for an acknowledgement, in seconds.
+    pub fn longest_gap(&self) -> f64 {
+        self.writer["longestGap"].as_f64().unwrap_or(f64::NAN)
+    }
+
+    /// The pod that was known to lead at this time (Unix seconds).
+    pub fn leader_at(&self, time: f64) -> Option<String> {
+        // The last word of each member before that time; the leader of the newest epoch wins.
+        let mut last: std::collections::BTreeMap<String, (bool, i64)> = Default::default();
+        for sample in &self.samples {
+            if sample["sent"].as_f64().is_some_and(|sent| sent <= time) {
+                let member = sample["member"].as_str().unwrap_or_default();
+                let pod = member.split('.').next().unwrap_or_default().to_owned();
+                let epoch = sample["epoch"].as_i64().unwrap_or(-1);
+                last.insert(pod, (sample["role"] == "leader", epoch));
+            }
+        }
+        let leaders = last.into_iter().filter(|(_, (leads, _))| *leads);
+        leaders
+            .max_by_key(|(_, (_, epoch))| *epoch)
+            .map(|(pod, _)| pod)
+    }
+}

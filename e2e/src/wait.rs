@@ -1,0 +1,61 @@
+//! Conditions with a deadline.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// How often a condition is looked at.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Looks until `look` succeeds. What it says in its errors is why it is not the case *yet*; the last
+/// of them is reported when the deadline passes.
+pub fn until<T>(
+    what: &str,
+    deadline: Duration,
+    mut look: impl FnMut() -> Result<T, String>,
+) -> Result<T> {
+    let start = Instant::now();
+    loop {
+        match look() {
+            Ok(found) => return Ok(found),
+            Err(why) if start.elapsed() > deadline => {
+                bail!("not within {} s: {what}. Last: {why}", deadline.as_secs())
+            }
+            Err(_) => thread::sleep(INTERVAL),
+        }
+    }
+}
+
+/// Looks for the whole time and fails as soon as `look` does: for what must *not* happen.
+pub fn throughout(
+    what: &str,
+    time: Duration,
+    mut look: impl FnMut() -> Result<(), String>,
+) -> Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        if let Err(why) = look() {
+            bail!(
+                "{what} did not hold after {} s: {why}",
+                start.elapsed().as_secs()
+            );
+        }
+        thread::sleep(INTERVAL);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_reason_is_reported_when_time_is_up() {
+        let error = until::<()>("tea", Duration::ZERO, || Err("still brewing".to_owned()));
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "not within 0 s: tea. Last: still brewing"
+        );
+    }
+}

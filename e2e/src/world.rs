@@ -1,0 +1,226 @@
+//! The namespace of one test.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use serde_json::{Value, json};
+
+use crate::clients::Clients;
+use crate::election::Election;
+use crate::ensemble::Ensemble;
+use crate::kubectl::Kubectl;
+use crate::wait::until;
+use crate::watch::Watch;
+
+/// The namespace that the operator is installed in.
+pub const OPERATOR_NAMESPACE: &str = "bellwether-system";
+
+/// A namespace of its own, with the restricted pod security standard enforced.
+#[derive(Debug)]
+pub struct World {
+    /// How to reach the cluster.
+    pub kubectl: Kubectl,
+    /// The namespace.
+    pub namespace: String,
+    /// The pods in it.
+    pub pods: Watch,
+    /// The ensembles in it.
+    pub ensembles: Watch,
+    /// The elections in it.
+    pub elections: Watch,
+}
+
+impl World {
+    /// Creates the namespace of the test with this name.
+    pub fn create(kubectl: &Kubectl, test: &str) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let short: String = test
+            .rsplit("::")
+            .next()
+            .unwrap_or(test)
+            .chars()
+            .map(|c| if c == '_' { '-' } else { c })
+            .take(32)
+            .collect();
+        let namespace = format!(
+            "e2e-{}-{:x}{number:x}",
+            short.trim_end_matches('-'),
+            std::process::id()
+        );
+        kubectl.apply(&json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": namespace,
+                "labels": {
+                    "bellwether.dev/e2e": "true",
+                    "pod-security.kubernetes.io/enforce": "restricted",
+                },
+            },
+        }))?;
+        Ok(Self {
+            pods: Watch::start(kubectl, &namespace, "pods")?,
+            ensembles: Watch::start(kubectl, &namespace, "zookeeperensembles")?,
+            elections: Watch::start(kubectl, &namespace, "leaderelections")?,
+            kubectl: kubectl.clone(),
+            namespace,
+        })
+    }
+
+    /// Runs kubectl in the namespace.
+    pub fn run(&self, arguments: &[&str]) -> Result<String> {
+        let mut all = vec!["-n", &self.namespace];
+        all.extend(arguments);
+        self.kubectl.run(&all)
+    }
+
+    /// Applies an object into the namespace.
+    pub fn apply(&self, object: &Value) -> Result<()> {
+        match self.try_apply(object)? {
+            Ok(()) => Ok(()),
+            Err(message) => Err(anyhow!("apply was refused: {message}")),
+        }
+    }
+
+    /// Applies an object that may be refused.
+    pub fn try_apply(&self, object: &Value) -> Result<Result<(), String>> {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!(self.namespace);
+        self.kubectl.try_apply(&object)
+    }
+
+    /// Creates an ensemble with exactly this spec.
+    pub fn ensemble(&self, name: &str, spec: Value) -> Result<Ensemble<'_>> {
+        self.apply(&Ensemble::manifest(name, spec))?;
+        Ok(Ensemble::new(self, name))
+    }
+
+    /// Creates a small ensemble of this size and waits until it serves.
+    pub fn small_ensemble(&self, size: u16) -> Result<Ensemble<'_>> {
+        let ensemble = self.ensemble("main", Ensemble::small(size))?;
+        ensemble.wait_ready(size)?;
+        Ok(ensemble)
+    }
+
+    /// Creates a mirror of an election in the ensemble `main`.
+    pub fn election(&self, name: &str, path: &str, dialect: Value) -> Result<Election<'_>> {
+        self.apply(&Election::manifest(name, "main", path, dialect))?;
+        Ok(Election::new(self, name))
+    }
+
+    /// The pod that client programs run in.
+    pub fn clients(&self) -> Result<Clients<'_>> {
+        Clients::start(self)
+    }
+
+    /// Kills every operator pod without notice, as a failing node would.
+    pub fn kill_operator(&self) -> Result<()> {
+        self.kubectl.run(&[
+            "-n",
+            OPERATOR_NAMESPACE,
+            "delete",
+            "pods",
+            "-l",
+            "app.kubernetes.io/name=bellwether",
+            "--grace-period=0",
+            "--force",
+            "--wait=false",
+        ])?;
+        Ok(())
+    }
+
+    /// Waits until no pod of the namespace carries this name any more, or one with another uid does.
+    pub fn wait_replaced(&self, pod: &str, uid: &str) -> Result<()> {
+        until(
+            &format!("pod {pod} is replaced"),
+            Duration::from_secs(60),
+            || match self.pods.get(pod) {
+                Some(p) if p["metadata"]["uid"] != uid => Ok(()),
+                Some(_) => Err("the old pod is still there".to_owned()),
+                None => Err("there is no pod of that name".to_owned()),
+            },
+        )
+    }
+
+    /// Everything that helps to understand a failure.
+    pub fn describe(&self) -> String {
+        let mut text = String::new();
+        let mut part = |title: &str, arguments: &[&str]| {
+            let output = match self.kubectl.output(arguments) {
+                Ok(o) => {
+                    let mut both = String::from_utf8_lossy(&o.stdout).into_owned();
+                    both.push_str(&String::from_utf8_lossy(&o.stderr));
+                    both
+                }
+                Err(error) => error.to_string(),
+            };
+            let _ = writeln!(text, "---- {title}\n{}", output.trim_end());
+        };
+        let ns = self.namespace.as_str();
+        part(
+            "objects",
+            &[
+                "-n",
+                ns,
+                "get",
+                "zke,le,statefulsets,pods,pvc",
+                "-o",
+                "wide",
+            ],
+        );
+        part("ensembles", &["-n", ns, "get", "zke", "-o", "yaml"]);
+        part("elections", &["-n", ns, "get", "le", "-o", "yaml"]);
+        part(
+            "events",
+            &["-n", ns, "get", "events", "--sort-by=.lastTimestamp"],
+        );
+        part("pods", &["-n", ns, "describe", "pods"]);
+        for pod in self.pods.all() {
+            let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+            if name == "clients" {
+                continue;
+            }
+            let log = |title: &str, container: &str, previous: bool| {
+                let mut arguments = vec!["-n", ns, "logs", name, "-c", container, "--tail=60"];
+                if previous {
+                    arguments.push("--previous");
+                }
+                (
+                    format!("{title} of {name}"),
+                    arguments.iter().map(|s| (*s).to_owned()).collect(),
+                )
+            };
+            let logs: [(String, Vec<String>); 2] = [
+                log("preparation", "prepare", false),
+                log("log", "zookeeper", false),
+            ];
+            for (title, arguments) in logs {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                part(&title, &arguments);
+            }
+        }
+        part(
+            "operator",
+            &[
+                "-n",
+                OPERATOR_NAMESPACE,
+                "logs",
+                "-l",
+                "app.kubernetes.io/name=bellwether",
+                "--tail=150",
+                "--prefix",
+            ],
+        );
+        text
+    }
+
+    /// Removes the namespace, without waiting.
+    pub fn remove(self) {
+        let _ = self
+            .kubectl
+            .output(&["delete", "namespace", &self.namespace, "--wait=false"]);
+    }
+}

@@ -1,0 +1,203 @@
+//! Changes of what runs: configuration, image, pause; and the absence of change.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use bellwether_e2e::ensemble::Ensemble;
+use bellwether_e2e::history::{assert_leader_last, deletions, most_unready, restarts};
+use bellwether_e2e::load::Load;
+use bellwether_e2e::wait::{throughout, until};
+use bellwether_e2e::world::World;
+use serde_json::{Value, json};
+
+pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leader_last(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let ensemble = world.small_ensemble(3)?;
+    let before = ensemble.uids();
+    let load = Load::start(clients, ensemble, 3)?;
+    ensemble.patch(&json!({ "config": { "syncLimit": 6 } }))?;
+    ensemble.wait_ready(3)?;
+    let verdict = load.finish(3)?;
+    eprintln!(
+        "roll: {} writes, longest gap {} s",
+        verdict.acknowledged,
+        verdict.longest_gap()
+    );
+    verdict.assert_safe()?;
+    let done = deletions(&world.pods.history());
+    assert_leader_last(&done, &verdict)?;
+    let counts = restarts(&done);
+    ensure!(
+        counts.len() == 3 && counts.values().all(|n| *n == 1),
+        "restarts by pod: {counts:?}"
+    );
+    let leaders = verdict.roles["leaders"].as_array().map_or(0, Vec::len);
+    ensure!(
+        leaders == 2,
+        "a roll needs one change of the leader: {}",
+        verdict.roles
+    );
+    let after = ensemble.uids();
+    ensure!(
+        before.iter().all(|(pod, uid)| after.get(pod) != Some(uid)),
+        "{before:?} {after:?}"
+    );
+    let file = world.run(&[
+        "exec",
+        "main-0",
+        "-c",
+        "zookeeper",
+        "--",
+        "cat",
+        "/conf/zoo.cfg",
+    ])?;
+    ensure!(
+        file.lines().any(|l| l == "syncLimit=6"),
+        "zoo.cfg is {file}"
+    );
+    Ok(())
+}
+
+pub(crate) fn a_bad_image_takes_down_at_most_one_member_and_reverting_heals(
+    world: &World,
+) -> Result<()> {
+    let mut spec = Ensemble::small(3);
+    let ensemble = world.ensemble("main", spec.clone())?;
+    ensemble.wait_ready(3)?;
+    ensemble.patch(&json!({ "image": "docker.io/library/zookeeper:there-is-no-such-tag" }))?;
+    let degraded = || {
+        let (status, reason, message) = ensemble.condition("Degraded")?;
+        if status == "True" && reason == "PodFailing" {
+            Ok(message)
+        } else {
+            Err(format!("Degraded={status} ({reason}: {message})"))
+        }
+    };
+    let message = until(
+        "the bad image is reported",
+        Duration::from_secs(120),
+        degraded,
+    )?;
+    ensure!(
+        message.contains("main-"),
+        "the message names no pod: {message}"
+    );
+    // Two members serve on while the operator waits.
+    throughout("two members serve on", Duration::from_secs(10), || {
+        let status = ensemble.status()?;
+        if status["readyReplicas"] == 2 {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    })?;
+    let available = ensemble
+        .condition("Available")
+        .map_err(anyhow::Error::msg)?;
+    ensure!(available.0 == "True", "Available is {available:?}");
+    spec["image"] = Value::Null;
+    ensemble.patch(&spec)?;
+    ensemble.wait_ready(3)?;
+    let unready = most_unready(&world.pods.history(), 3);
+    ensure!(unready <= 1, "{unready} members were down at once");
+    Ok(())
+}
+
+pub(crate) fn a_paused_ensemble_is_left_alone_until_it_is_resumed(world: &World) -> Result<()> {
+    let ensemble = world.small_ensemble(1)?;
+    let before = ensemble.uids();
+    ensemble.patch(&json!({ "paused": true, "config": { "syncLimit": 7 } }))?;
+    until("the pause is reported", Duration::from_secs(60), || {
+        let status = ensemble.status()?;
+        if status["phase"] == "Paused" {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    })?;
+    throughout("nothing restarts", Duration::from_secs(10), || {
+        let now = ensemble.uids();
+        if now == before {
+            Ok(())
+        } else {
+            Err(format!("{before:?} became {now:?}"))
+        }
+    })?;
+    ensemble.patch(&json!({ "paused": false }))?;
+    ensemble.wait_ready(1)?;
+    ensure!(
+        ensemble.uids() != before,
+        "the change was not carried out after the pause"
+    );
+    Ok(())
+}
+
+pub(crate) fn an_idle_ensemble_is_not_written_to(world: &World) -> Result<()> {
+    let ensemble = world.small_ensemble(3)?;
+    world
+        .election("idle", "/nobody", json!({ "type": "ZkElection" }))?
+        .wait_condition("LeaderElected", "False", "NoElection")?;
+    let last_pod_event = || {
+        let at = world.pods.history().last().map(|e| e.at);
+        at.and_then(|at| at.elapsed().ok()).unwrap_or_default()
+    };
+    until(
+        "the pods have come to rest",
+        Duration::from_secs(60),
+        || {
+            ensemble.is_ready(3)?;
+            let rest = last_pod_event();
+            if rest > Duration::from_secs(5) {
+                Ok(())
+            } else {
+                Err(format!("{rest:?}"))
+            }
+        },
+    )?;
+    let before = versions(world)?;
+    let started = std::time::SystemTime::now();
+    throughout("the ensemble is ready", Duration::from_secs(60), || {
+        ensemble.is_ready(3)
+    })?;
+    let after = versions(world)?;
+    let pods = world.pods.history();
+    let disturbed: Vec<String> = pods
+        .iter()
+        .filter(|e| e.at > started)
+        .map(|e| format!("{} at {:?}", e.name(), e.at.duration_since(UNIX_EPOCH)))
+        .collect();
+    let moved: Vec<String> = after
+        .iter()
+        .filter(|(key, version)| before.get(*key) != Some(version))
+        .map(|(key, version)| format!("{key}: {:?} to {version}", before.get(key)))
+        .collect();
+    ensure!(
+        moved.is_empty(),
+        "written while idle: {}; pod events meanwhile: {disturbed:?}",
+        moved.join(", ")
+    );
+    Ok(())
+}
+
+/// The resourceVersion of everything that the operator owns or reports in the namespace.
+fn versions(world: &World) -> Result<BTreeMap<String, String>> {
+    let kinds = "zke,le,statefulsets,configmaps,services,poddisruptionbudgets";
+    let list = world
+        .kubectl
+        .json(&["-n", &world.namespace, "get", kinds])?;
+    let text = |v: &Value| v.as_str().unwrap_or_default().to_owned();
+    let items = list["items"].as_array().into_iter().flatten();
+    Ok(items
+        .map(|item| {
+            let key = format!(
+                "{}/{}",
+                text(&item["kind"]),
+                text(&item["metadata"]["name"])
+            );
+            (key, text(&item["metadata"]["resourceVersion"]))
+        })
+        .collect())
+}

@@ -1,0 +1,156 @@
+//! What is refused at the door, with a message that says what to do instead.
+
+use anyhow::{Result, bail, ensure};
+use bellwether_e2e::ensemble::Ensemble;
+use bellwether_e2e::world::World;
+use serde_json::{Value, json};
+
+/// A paused ensemble: an object to change, without any pod.
+fn paused(world: &World) -> Result<Ensemble<'_>> {
+    let mut spec = Ensemble::small(3);
+    spec["paused"] = json!(true);
+    world.ensemble("main", spec)
+}
+
+fn expect_refusal(what: &str, outcome: Result<(), String>, words: &[&str]) -> Result<()> {
+    match outcome {
+        Ok(()) => bail!("{what} was accepted"),
+        Err(message) => {
+            for word in words {
+                ensure!(
+                    message.contains(word),
+                    "{what}: {word:?} is not in: {message}"
+                );
+            }
+            Ok(())
+        }
+    }
+}
+
+pub(crate) fn even_and_impossible_sizes_are_refused_with_what_to_do_instead(
+    world: &World,
+) -> Result<()> {
+    paused(world)?;
+    let cases: &[(i32, &[&str])] = &[
+        (
+            -1,
+            &[
+                "replicas is -1",
+                "at least 1",
+                "delete the ZooKeeperEnsemble",
+            ],
+        ),
+        (
+            0,
+            &[
+                "replicas is 0",
+                "at least 1",
+                "delete the ZooKeeperEnsemble",
+            ],
+        ),
+        (2, &["replicas is 2", "use 1 or 3"]),
+        (4, &["replicas is 4", "use 3 or 5"]),
+        (15, &["replicas is 15", "at most 13", "use 13 or fewer"]),
+    ];
+    for (size, words) in cases {
+        let mut spec = Ensemble::small(1);
+        spec["replicas"] = json!(size);
+        let outcome = world.try_apply(&Ensemble::manifest("other", spec))?;
+        expect_refusal(&format!("apply of {size}"), outcome, words)?;
+        // kubectl itself stops negative numbers.
+        if *size >= 0 {
+            let replicas = format!("--replicas={size}");
+            let ns = world.namespace.as_str();
+            let output =
+                world
+                    .kubectl
+                    .output(&["-n", ns, "scale", "zke/main", replicas.as_str()])?;
+            let outcome = match output.status.success() {
+                true => Ok(()),
+                false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+            };
+            expect_refusal(&format!("scale to {size}"), outcome, words)?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused(
+    world: &World,
+) -> Result<()> {
+    let cases: &[(&str, Value, &[&str])] = &[
+        (
+            "server",
+            json!({ "server.4": "x:2888:3888" }),
+            &["must not set server.4"],
+        ),
+        (
+            "data",
+            json!({ "dataDir": "/tmp" }),
+            &["must not set dataDir", "belong to the operator"],
+        ),
+        (
+            "typed",
+            json!({ "tickTime": "100" }),
+            &["must not set tickTime", "under config"],
+        ),
+        (
+            "acl",
+            json!({ "skipACL": "yes" }),
+            &["must not set skipACL"],
+        ),
+        (
+            "prefix",
+            json!({ "zookeeper.forceSync": "no" }),
+            &["must not set zookeeper.forceSync"],
+        ),
+        (
+            "typo",
+            json!({ "maxCnxn": "9" }),
+            &["unknown keys: maxCnxn", "check the spelling"],
+        ),
+        (
+            "line",
+            json!({ "maxCnxns": "9\nskipACL=yes" }),
+            &["must be one line"],
+        ),
+    ];
+    for (what, additional, words) in cases {
+        let mut spec = Ensemble::small(1);
+        spec["config"]["additional"] = additional.clone();
+        let outcome = world.try_apply(&Ensemble::manifest("other", spec))?;
+        expect_refusal(what, outcome, words)?;
+    }
+    let mut spec = Ensemble::small(1);
+    spec["paused"] = json!(true);
+    spec["config"]["additional"] = json!({ "maxCnxns": "9", "audit.enable": "true" });
+    world.apply(&Ensemble::manifest("other", spec))
+}
+
+pub(crate) fn immutable_fields_are_refused(world: &World) -> Result<()> {
+    let ensemble = paused(world)?;
+    let cases: &[(Value, &str)] = &[
+        (
+            json!({ "storage": { "size": "1Gi" } }),
+            "storage.size is immutable",
+        ),
+        (
+            json!({ "storage": { "storageClassName": "fast" } }),
+            "storageClassName is immutable",
+        ),
+        (json!({ "idOffset": 10 }), "idOffset is immutable"),
+    ];
+    for (patch, words) in cases {
+        expect_refusal(words, ensemble.try_patch(patch)?, &[words])?;
+    }
+    // Said in other words it is the same, and accepted.
+    ensemble.patch(&json!({ "idOffset": 0 }))?;
+    world.election("one", "/a", json!({ "type": "ZkElection" }))?;
+    let other = bellwether_e2e::election::Election::manifest(
+        "one",
+        "main",
+        "/b",
+        json!({ "type": "ZkElection" }),
+    );
+    expect_refusal("path", world.try_apply(&other)?, &["path is immutable"])
+}
