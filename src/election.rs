@@ -1,0 +1,113 @@
+//! The mirror of elections: znodes in, `LeaderElection` statuses out.
+//!
+//! ```text
+//! LeaderElections, ensembles --watch--> registry --one session for each ensemble--> session
+//!                                          |                                           | Link
+//!                                          +--one task for each election--> mirror <---+
+//!                                                                             | Sight
+//!                                 API server <--status, events-- writer <-----+
+//! ```
+//!
+//! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
+//! * [`session`] keeps one ZooKeeper session for each ensemble and tells when it is up or down.
+//! * [`mirror`] follows one election: it reads whenever a watch fired, and tells what it sees.
+//! * [`read`] does one read: it sets the watches together with the reads that they belong to.
+//! * [`writer`] is the only one that writes to the API server. It checks the operator's lease just
+//!   before each write, and writes only what differs.
+//!
+//! What is seen and what the status says about it is decided by the pure crate
+//! `bellwether_election`. Nothing polls: a quiet election costs one read every five minutes and no
+//! write at all.
+
+mod events;
+mod metrics;
+mod mirror;
+mod pace;
+mod read;
+mod registry;
+mod session;
+mod writer;
+
+use std::fmt;
+use std::future::Future;
+
+use kube::runtime::events::Reporter;
+use tokio::sync::{mpsc, watch};
+use tracing::info;
+
+pub(crate) use metrics::Metrics;
+
+/// How many notes may wait for the writer before the mirrors have to wait.
+const NOTES: usize = 1024;
+
+/// Which elections to mirror, and where their ensembles are.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// Only this namespace; all of them if `None`.
+    pub(crate) namespace: Option<String>,
+    /// The DNS domain of the cluster, of which the names of Services end.
+    pub(crate) cluster_domain: String,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self {
+            namespace: None,
+            cluster_domain: "cluster.local".to_owned(),
+        }
+    }
+}
+
+impl Scope {
+    /// Where clients reach an ensemble: its client Service.
+    fn connect_string(&self, ensemble: &Key) -> String {
+        let Key { namespace, name } = ensemble;
+        format!("{name}.{namespace}.svc.{}:2181", self.cluster_domain)
+    }
+}
+
+/// A namespaced name: of an election or of an ensemble.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Key {
+    namespace: String,
+    name: String,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// Mirrors elections until `shutdown` completes.
+///
+/// `lease` is true while this replica holds the operator's lease. Mirrors run on every replica, so
+/// that a new holder need not read anything before it writes; only the holder writes.
+///
+/// # Errors
+///
+/// Only if a part of the mirror ended, which is a defect: whatever happens to ZooKeeper or to the
+/// API server is retried.
+pub(crate) async fn run(
+    client: kube::Client,
+    scope: Scope,
+    lease: watch::Receiver<bool>,
+    metrics: Metrics,
+    shutdown: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let (notes, inbox) = mpsc::channel(NOTES);
+    let reporter = Reporter {
+        controller: "bellwether".to_owned(),
+        instance: None,
+    };
+    let writer = writer::Writer::new(client.clone(), lease, reporter, metrics.clone());
+    let registry = registry::Registry::new(client, scope, notes, metrics);
+    tokio::select! {
+        () = shutdown => {
+            info!("the mirror of elections stops");
+            Ok(())
+        }
+        () = writer.run(inbox) => anyhow::bail!("the writer of election statuses ended"),
+        () = registry.run() => anyhow::bail!("the watches of elections and ensembles ended"),
+    }
+}

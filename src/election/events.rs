@@ -1,0 +1,122 @@
+//! Events about elections: what changed between two statuses.
+
+use bellwether_api::LeaderElectionStatus;
+use bellwether_api::election::ConditionType;
+use kube::runtime::events::{Event, EventType};
+
+/// The events that a written status is worth, given the one before.
+pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Vec<Event> {
+    let mut events = Vec::new();
+    let node = |status: &LeaderElectionStatus| {
+        status
+            .leader
+            .as_ref()
+            .map(|leader| (leader.node.clone(), leader.fencing_token.clone()))
+    };
+    match (old.and_then(|old| old.leader.as_ref()), &new.leader) {
+        (_, Some(leader)) if old.and_then(node) != node(new) => {
+            let token = match &leader.fencing_token {
+                Some(token) => format!(" with fencing token {token}"),
+                None => String::new(),
+            };
+            let before = match &new.previous_leader {
+                Some(previous) => format!("; before it {} led", previous.identity),
+                None => String::new(),
+            };
+            let note = format!("{} leads{token}{before}.", leader.identity);
+            events.push(event(EventType::Normal, "LeaderChanged", "Elect", note));
+        }
+        (Some(lost), None) => {
+            let note = format!(
+                "{} no longer leads, and nobody else does yet.",
+                lost.identity
+            );
+            events.push(event(EventType::Warning, "LeaderLost", "Elect", note));
+        }
+        _ => {}
+    }
+    let was_stale = old.is_some_and(|old| old.stale_since.is_some());
+    if new.stale_since.is_some() && !was_stale {
+        let synced = ConditionType::Synced.as_str();
+        let condition = new
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == synced);
+        let note = condition
+            .map(|condition| condition.message.clone())
+            .unwrap_or_default();
+        events.push(event(EventType::Warning, "MirrorStale", "Watch", note));
+    }
+    events
+}
+
+fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
+    // The API takes at most 1 kB.
+    if note.len() > 1000 {
+        let end = (0..=1000)
+            .rev()
+            .find(|&at| note.is_char_boundary(at))
+            .unwrap_or(0);
+        note.truncate(end);
+    }
+    Event {
+        type_,
+        reason: reason.to_owned(),
+        note: Some(note),
+        action: action.to_owned(),
+        secondary: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bellwether_api::election::Leader;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    fn led_by(identity: &str, token: i64) -> LeaderElectionStatus {
+        let leader = Leader {
+            identity: identity.to_owned(),
+            node: "n".to_owned(),
+            fencing_token: Some(token.to_string()),
+            ..Leader::default()
+        };
+        LeaderElectionStatus {
+            leader: Some(leader),
+            ..LeaderElectionStatus::default()
+        }
+    }
+
+    fn reasons(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Vec<String> {
+        events(old, new)
+            .into_iter()
+            .map(|event| event.reason)
+            .collect()
+    }
+
+    #[test]
+    fn each_change_is_told_once() {
+        let nobody = LeaderElectionStatus::default();
+        let a = led_by("a", 1);
+        assert_eq!(reasons(None, &a), ["LeaderChanged"]);
+        assert_eq!(reasons(Some(&a), &a), [""; 0]);
+        assert_eq!(reasons(Some(&a), &led_by("a", 2)), ["LeaderChanged"]);
+        assert_eq!(reasons(Some(&a), &nobody), ["LeaderLost"]);
+        assert_eq!(reasons(Some(&nobody), &nobody), [""; 0]);
+        let stale = LeaderElectionStatus {
+            stale_since: Some(Time(jiff::Timestamp::UNIX_EPOCH)),
+            ..a.clone()
+        };
+        assert_eq!(reasons(Some(&a), &stale), ["MirrorStale"]);
+        assert_eq!(reasons(Some(&stale), &stale), [""; 0]);
+        assert_eq!(reasons(Some(&stale), &a), [""; 0]);
+    }
+
+    #[test]
+    fn a_note_is_cut_at_a_character() {
+        let long = led_by(&"ä".repeat(900), 1);
+        let note = events(None, &long)[0].note.clone().unwrap();
+        assert!(note.len() <= 1000);
+    }
+}

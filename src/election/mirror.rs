@@ -1,0 +1,235 @@
+//! Follows one election.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use bellwether_api::LeaderElectionSpec;
+use bellwether_api::election::Reason;
+use bellwether_election::{Anomaly, Blindness, Reading, Sight, read_election};
+use jiff::Timestamp;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, info, warn};
+use zookeeper_client::Client;
+
+use super::Key;
+use super::metrics::{Counted, Metrics, Outcome};
+use super::read::{ReadError, Reader};
+use super::session::Link;
+use super::writer::{Note, Seen};
+
+/// How long a lost connection is not told: while an ensemble rolls, clients move to another member
+/// within this time, and the read that follows shows whatever was missed.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// After this time everything is read again, although no watch fired.
+const RESYNC: Duration = Duration::from_secs(300);
+
+/// How soon a read that the ACL forbids is tried again: a change of an ACL fires no watch.
+const NO_AUTH_RETRY: Duration = Duration::from_secs(15);
+
+/// How often in a row a read may fail before that is told.
+const SILENT_FAILURES: u32 = 2;
+
+/// How often a server may show an older state than was seen before it is believed, and the pause
+/// between two looks. A server that lags catches up; an ensemble that was restored from a backup
+/// does not.
+const OLDER_READS: u32 = 5;
+const OLDER_PAUSE: Duration = Duration::from_millis(500);
+
+/// One election to follow.
+pub(super) struct Mirror {
+    pub(super) key: Key,
+    pub(super) uid: String,
+    pub(super) generation: Option<i64>,
+    pub(super) spec: Arc<LeaderElectionSpec>,
+    /// The newest transaction that was told, at first the one that the status reflects.
+    pub(super) newest: i64,
+    pub(super) notes: mpsc::Sender<Note>,
+    pub(super) metrics: Metrics,
+}
+
+impl Mirror {
+    /// Follows the election until dropped, or until the keeper of the session is gone.
+    pub(super) async fn run(mut self, mut link: watch::Receiver<Link>) {
+        let _counted = Counted::new(&self.metrics.elections);
+        loop {
+            let current = link.borrow_and_update().clone();
+            tokio::select! {
+                () = self.live(current) => {}
+                changed = link.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Does what the state of the session asks for, until that changes.
+    async fn live(&mut self, link: Link) {
+        let (grace, blindness) = match link {
+            Link::Up { client } => return self.follow(client).await,
+            Link::Starting => {
+                let name = &self.spec.ensemble_ref.name;
+                let detail = format!("No session to {name} is open yet.");
+                let reason = Reason::EnsembleNotReady;
+                (
+                    GRACE,
+                    Blindness {
+                        reason,
+                        detail,
+                        since: Timestamp::now(),
+                    },
+                )
+            }
+            Link::Down {
+                reason,
+                detail,
+                since,
+            } => {
+                let past = Timestamp::now().duration_since(since).unsigned_abs();
+                let grace = match reason {
+                    Reason::Disconnected | Reason::SessionExpired => GRACE.saturating_sub(past),
+                    _ => Duration::ZERO,
+                };
+                (
+                    grace,
+                    Blindness {
+                        reason,
+                        detail,
+                        since,
+                    },
+                )
+            }
+        };
+        sleep(grace).await;
+        self.tell(Sight::Blind(blindness), Instant::now()).await;
+        std::future::pending().await
+    }
+
+    /// Reads whenever a watch fired, and tells what it sees.
+    async fn follow(&mut self, client: Client) {
+        let mut reader = Reader::new(client, self.spec.clone());
+        let mut failures = Failures::default();
+        let mut older = 0;
+        let mut noticed = Instant::now();
+        loop {
+            match reader.read().await {
+                Ok(snapshot) => {
+                    self.metrics.read(&Outcome::OK);
+                    let reading = read_election(&self.spec, &snapshot);
+                    if reading.zxid < self.newest && older < OLDER_READS {
+                        older += 1;
+                        debug!(election = %self.key, zxid = reading.zxid, "an older state");
+                        reader.forget();
+                        sleep(OLDER_PAUSE).await;
+                        // If it fails, so does the read, and that is told.
+                        let _ = reader.sync().await;
+                        continue;
+                    }
+                    if reading.zxid < self.newest {
+                        let (from, to) = (self.newest, reading.zxid);
+                        warn!(election = %self.key, from, to, "ZooKeeper went back in time");
+                    }
+                    older = 0;
+                    failures = Failures::default();
+                    self.newest = reading.zxid;
+                    let resync = self.resync(&reading);
+                    self.tell(Sight::Seen(reading), noticed).await;
+                    tokio::select! {
+                        () = reader.changed() => {}
+                        () = sleep(resync) => reader.forget(),
+                    }
+                    noticed = Instant::now();
+                }
+                Err(error) => {
+                    self.metrics.read(&Outcome::FAILED);
+                    let pause = self.tell_failure(&error, &mut failures).await;
+                    sleep(pause).await;
+                    reader.forget();
+                    noticed = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Tells that a read failed, unless it is likely to succeed at once or the session's keeper
+    /// tells it. Returns how long to wait before the next read.
+    async fn tell_failure(&self, error: &ReadError, failures: &mut Failures) -> Duration {
+        let since = *failures.since.get_or_insert_with(Timestamp::now);
+        failures.count += 1;
+        let (reason, detail, pause) = match error {
+            ReadError::NoAuth { path } => {
+                info!(election = %self.key, %path, "not allowed to read");
+                let detail = format!("ZooKeeper does not allow the mirror to read {path}.");
+                (Reason::NoAuth, detail, NO_AUTH_RETRY)
+            }
+            ReadError::ZooKeeper { path, source } => {
+                warn!(election = %self.key, %path, error = %source, "read failed");
+                let pause = failures.pauses.next().unwrap_or(NO_AUTH_RETRY);
+                if failures.count <= SILENT_FAILURES {
+                    return pause;
+                }
+                (
+                    Reason::ReadFailed,
+                    format!("Reading {path} failed: {source}."),
+                    pause,
+                )
+            }
+        };
+        self.tell(
+            Sight::Blind(Blindness {
+                reason,
+                detail,
+                since,
+            }),
+            Instant::now(),
+        )
+        .await;
+        pause
+    }
+
+    async fn tell(&self, sight: Sight, noticed: Instant) {
+        let seen = Seen {
+            key: self.key.clone(),
+            uid: self.uid.clone(),
+            generation: self.generation,
+            sight,
+            noticed,
+        };
+        // Without a writer the whole mirror is about to end.
+        let _ = self.notes.send(Note::Seen(seen)).await;
+    }
+
+    /// When to read everything again although nothing happened: soon where an ACL hides something,
+    /// else seldom, and not at the same moment for all elections.
+    fn resync(&self, reading: &Reading) -> Duration {
+        let hidden = |anomaly: &Anomaly| matches!(anomaly, Anomaly::Unreadable { .. });
+        if reading.anomalies.iter().any(hidden) {
+            return NO_AUTH_RETRY;
+        }
+        let spread: u64 = self.uid.bytes().map(u64::from).sum();
+        RESYNC + Duration::from_secs(spread % 60)
+    }
+}
+
+/// Reads that failed in a row.
+struct Failures {
+    count: u32,
+    since: Option<Timestamp>,
+    pauses: Box<dyn Iterator<Item = Duration> + Send>,
+}
+
+impl Default for Failures {
+    fn default() -> Self {
+        let pauses = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(200))
+            .with_max_delay(Duration::from_secs(30))
+            .with_jitter()
+            .without_max_times()
+            .build();
+        Self {
+            count: 0,
+            since: None,
+            pauses: Box::new(pauses),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Which elections and ensembles there are, and what runs for them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use bellwether_api::{LeaderElection, LeaderElectionSpec, ZooKeeperEnsemble};
+use futures::{Stream, StreamExt};
+use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use tokio::sync::{mpsc, watch};
+use tokio::task::AbortHandle;
+use tracing::{info, warn};
+
+use super::metrics::Metrics;
+use super::mirror::Mirror;
+use super::session::{self, Link, Presence};
+use super::writer::{Note, key_of};
+use super::{Key, Scope};
+
+type Guarded = DeserializeGuard<LeaderElection>;
+type EnsembleMeta = PartialObjectMeta<ZooKeeperEnsemble>;
+
+/// What runs for the elections.
+pub(super) struct Registry {
+    client: Client,
+    scope: Scope,
+    notes: mpsc::Sender<Note>,
+    metrics: Metrics,
+    elections: HashMap<Key, Running>,
+    sessions: HashMap<Key, Session>,
+    /// The ensembles that exist, with their uids; `None` until they were listed.
+    ensembles: Option<HashMap<Key, String>>,
+    /// Elections and ensembles that the list under way has shown.
+    listed_elections: HashSet<Key>,
+    listed_ensembles: HashMap<Key, String>,
+}
+
+/// A mirror that runs.
+struct Running {
+    uid: String,
+    spec: Arc<LeaderElectionSpec>,
+    ensemble: Key,
+    _task: Task,
+}
+
+/// A session that is kept because elections need it.
+struct Session {
+    presence: watch::Sender<Presence>,
+    link: watch::Receiver<Link>,
+    _task: Task,
+}
+
+/// A task that ends when this is dropped.
+struct Task(AbortHandle);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Registry {
+    pub(super) fn new(
+        client: Client,
+        scope: Scope,
+        notes: mpsc::Sender<Note>,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            client,
+            scope,
+            notes,
+            metrics,
+            elections: HashMap::new(),
+            sessions: HashMap::new(),
+            ensembles: None,
+            listed_elections: HashSet::new(),
+            listed_ensembles: HashMap::new(),
+        }
+    }
+
+    /// Follows the API server until the streams end, which they do not.
+    pub(super) async fn run(mut self) {
+        let mut elections = elections(&self.client, &self.scope).boxed();
+        let mut ensembles = ensembles(&self.client, &self.scope).boxed();
+        loop {
+            tokio::select! {
+                event = elections.next() => match event {
+                    Some(Ok(event)) => self.election(event).await,
+                    Some(Err(error)) => warn!(%error, "watching LeaderElections failed"),
+                    None => return,
+                },
+                event = ensembles.next() => match event {
+                    Some(Ok(event)) => self.ensemble(event),
+                    Some(Err(error)) => warn!(%error, "watching ZooKeeperEnsembles failed"),
+                    None => return,
+                },
+            }
+        }
+    }
+
+    async fn election(&mut self, event: watcher::Event<Guarded>) {
+        match event {
+            watcher::Event::Init => self.listed_elections.clear(),
+            watcher::Event::InitApply(guarded) => {
+                self.listed_elections.insert(key(&guarded));
+                self.apply(guarded).await;
+            }
+            watcher::Event::InitDone => {
+                let listed = std::mem::take(&mut self.listed_elections);
+                let gone: Vec<_> = self
+                    .elections
+                    .keys()
+                    .filter(|key| !listed.contains(key))
+                    .cloned()
+                    .collect();
+                for key in gone {
+                    self.remove(&key).await;
+                }
+            }
+            watcher::Event::Apply(guarded) => self.apply(guarded).await,
+            watcher::Event::Delete(guarded) => self.remove(&key(&guarded)).await,
+        }
+    }
+
+    async fn apply(&mut self, guarded: Guarded) {
+        let object = match guarded.0 {
+            Ok(object) => Arc::new(object),
+            Err(invalid) => {
+                let (namespace, name) = (&invalid.metadata.namespace, &invalid.metadata.name);
+                warn!(?namespace, ?name, error = %invalid, "a LeaderElection cannot be read");
+                return;
+            }
+        };
+        let key = key_of(&object);
+        self.note(Note::Object(object.clone())).await;
+        let uid = object.uid().unwrap_or_default();
+        let unchanged = self
+            .elections
+            .get(&key)
+            .is_some_and(|running| running.uid == uid && *running.spec == object.spec);
+        if unchanged {
+            return;
+        }
+        let ensemble = Key {
+            namespace: key.namespace.clone(),
+            name: object.spec.ensemble_ref.name.clone(),
+        };
+        let link = self.session(&ensemble);
+        let spec = Arc::new(object.spec.clone());
+        let status = object.status.as_ref();
+        let observed = status.and_then(|status| status.observed_zxid.as_deref());
+        let mirror = Mirror {
+            key: key.clone(),
+            uid: uid.clone(),
+            generation: object.metadata.generation,
+            spec: spec.clone(),
+            newest: observed.and_then(|zxid| zxid.parse().ok()).unwrap_or(0),
+            notes: self.notes.clone(),
+            metrics: self.metrics.clone(),
+        };
+        info!(election = %key, path = %spec.path, dialect = spec.dialect.type_.as_str(), "mirrored");
+        let task = Task(tokio::spawn(mirror.run(link)).abort_handle());
+        self.elections.insert(
+            key,
+            Running {
+                uid,
+                spec,
+                ensemble,
+                _task: task,
+            },
+        );
+        self.close_unused_sessions();
+    }
+
+    async fn remove(&mut self, key: &Key) {
+        if self.elections.remove(key).is_some() {
+            info!(election = %key, "no longer mirrored");
+        }
+        self.close_unused_sessions();
+        self.note(Note::Gone(key.clone())).await;
+    }
+
+    /// Without a writer the whole mirror is about to end, so a note may be lost.
+    async fn note(&self, note: Note) {
+        let _ = self.notes.send(note).await;
+    }
+
+    /// The state of the session to an ensemble, which is opened if it is the first to be asked for.
+    fn session(&mut self, ensemble: &Key) -> watch::Receiver<Link> {
+        if let Some(session) = self.sessions.get(ensemble) {
+            return session.link.clone();
+        }
+        let (presence, is_present) = watch::channel(self.presence(ensemble));
+        let (link_is, link) = watch::channel(Link::Starting);
+        let keeper = session::keep(
+            ensemble.name.clone(),
+            self.scope.connect_string(ensemble),
+            is_present,
+            link_is,
+            self.metrics.clone(),
+        );
+        let task = Task(tokio::spawn(keeper).abort_handle());
+        let session = Session {
+            presence,
+            link: link.clone(),
+            _task: task,
+        };
+        self.sessions.insert(ensemble.clone(), session);
+        link
+    }
+
+    fn close_unused_sessions(&mut self) {
+        let used: HashSet<&Key> = self
+            .elections
+            .values()
+            .map(|running| &running.ensemble)
+            .collect();
+        self.sessions.retain(|ensemble, _| used.contains(ensemble));
+    }
+
+    fn presence(&self, ensemble: &Key) -> Presence {
+        match &self.ensembles {
+            None => Presence::Unknown,
+            Some(ensembles) => match ensembles.get(ensemble) {
+                Some(uid) => Presence::Present(uid.clone()),
+                None => Presence::Absent,
+            },
+        }
+    }
+
+    fn ensemble(&mut self, event: watcher::Event<EnsembleMeta>) {
+        match event {
+            watcher::Event::Init => self.listed_ensembles.clear(),
+            watcher::Event::InitApply(object) => {
+                self.listed_ensembles
+                    .insert(key(&object), object.uid().unwrap_or_default());
+                return;
+            }
+            watcher::Event::InitDone => {
+                self.ensembles = Some(std::mem::take(&mut self.listed_ensembles));
+            }
+            watcher::Event::Apply(object) => {
+                let uid = object.uid().unwrap_or_default();
+                self.ensembles
+                    .get_or_insert_default()
+                    .insert(key(&object), uid);
+            }
+            watcher::Event::Delete(object) => {
+                self.ensembles.get_or_insert_default().remove(&key(&object));
+            }
+        }
+        for (ensemble, session) in &self.sessions {
+            let presence = self.presence(ensemble);
+            session
+                .presence
+                .send_if_modified(|old| replace(old, presence));
+        }
+    }
+}
+
+/// Replaces a value and tells whether it was another one.
+fn replace<T: PartialEq>(old: &mut T, new: T) -> bool {
+    let changed = *old != new;
+    *old = new;
+    changed
+}
+
+fn key(object: &impl ResourceExt) -> Key {
+    Key {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+    }
+}
+
+/// All elections in the scope, each guarded: one that cannot be read does not hide the others.
+fn elections(
+    client: &Client,
+    scope: &Scope,
+) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded>>> + use<> {
+    watcher(api(client, scope), watcher::Config::default()).default_backoff()
+}
+
+/// Which ensembles exist; their metadata is enough. Whether they answer is for the session to find
+/// out.
+fn ensembles(
+    client: &Client,
+    scope: &Scope,
+) -> impl Stream<Item = watcher::Result<watcher::Event<EnsembleMeta>>> + use<> {
+    watcher(api(client, scope), watcher::Config::default()).default_backoff()
+}
+
+fn api<K>(client: &Client, scope: &Scope) -> Api<K>
+where
+    K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
+{
+    match &scope.namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
+}

@@ -1,0 +1,437 @@
+//! The only one that writes about elections to the API server.
+//!
+//! What mirrors see comes in as notes; the last one for each object counts. The status is computed
+//! from it and from what the object says, and is written only if it differs. Each write carries the
+//! resource version that it was computed from, so that counters are exact, and two replicas that
+//! both believe to hold the lease cannot overwrite each other.
+
+use std::collections::{BTreeSet, HashMap};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether_api::{FIELD_MANAGER, LeaderElection, LeaderElectionStatus};
+use bellwether_election::{Sight, is_leader_change, status};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::{Recorder, Reporter};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde_json::json;
+use thiserror::Error;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::{debug, info, warn};
+
+use super::Key;
+use super::events::events;
+use super::metrics::{Metrics, Outcome};
+use super::pace::Pace;
+
+/// How many writes may be under way at the same time.
+const CONCURRENT_WRITES: usize = 8;
+
+/// How long one request to the API server may take, whatever the client would retry.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait after a write failed, times the number of failures in a row, up to a limit.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
+
+/// What the writer has to know.
+#[derive(Debug)]
+pub(super) enum Note {
+    /// The object as the API server has it.
+    Object(Arc<LeaderElection>),
+    /// The object is gone.
+    Gone(Key),
+    /// What a mirror sees.
+    Seen(Seen),
+}
+
+/// What a mirror sees.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) key: Key,
+    /// The object that the mirror was started for, and its generation.
+    pub(super) uid: String,
+    pub(super) generation: Option<i64>,
+    pub(super) sight: Sight,
+    /// When the event came that made the mirror look.
+    pub(super) noticed: Instant,
+}
+
+/// Why a write did not happen.
+#[derive(Debug, Error)]
+enum WriteError {
+    /// The object is not the one that the status was computed from.
+    #[error("the object changed in between")]
+    Conflict {
+        /// The object as it is now.
+        now: Box<LeaderElection>,
+    },
+    /// The lease is not held any more.
+    #[error("the lease is not held")]
+    NotHolder,
+    /// The API server did not answer in time.
+    #[error("no answer within {PATIENCE:?}")]
+    Timeout,
+    /// The API server refused.
+    #[error("the API server refused")]
+    Api(#[source] Box<kube::Error>),
+}
+
+/// The end of a write: the object as it is now.
+struct Done {
+    key: Key,
+    result: Result<LeaderElection, WriteError>,
+}
+
+/// What the writer knows about one object.
+struct Entry {
+    object: Arc<LeaderElection>,
+    seen: Option<Seen>,
+    /// When the first event came that is not written yet.
+    noticed: Option<Instant>,
+    pace: Pace,
+    failures: u32,
+    not_before: Option<Instant>,
+    /// When to write; `None` if there is nothing to write or a write is under way.
+    due: Option<Instant>,
+    writing: Option<Writing>,
+}
+
+/// A write under way.
+struct Writing {
+    old: Option<LeaderElectionStatus>,
+    urgent: bool,
+    noticed: Option<Instant>,
+}
+
+/// The writer of statuses.
+pub(super) struct Writer {
+    client: Client,
+    lease: watch::Receiver<bool>,
+    reporter: Reporter,
+    metrics: Metrics,
+    entries: HashMap<Key, Entry>,
+    /// The entries that have something to write, the next one first.
+    agenda: BTreeSet<(Instant, Key)>,
+    writes: FuturesUnordered<BoxFuture<'static, Done>>,
+}
+
+impl Writer {
+    pub(super) fn new(
+        client: Client,
+        lease: watch::Receiver<bool>,
+        reporter: Reporter,
+        metrics: Metrics,
+    ) -> Self {
+        Self {
+            client,
+            lease,
+            reporter,
+            metrics,
+            entries: HashMap::new(),
+            agenda: BTreeSet::new(),
+            writes: FuturesUnordered::new(),
+        }
+    }
+
+    /// Writes until nobody can send notes any more.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Note>) {
+        let mut lease = self.lease.clone();
+        let mut lease_watched = true;
+        loop {
+            let due = self.next_due();
+            tokio::select! {
+                note = inbox.recv() => match note {
+                    Some(note) => self.take(note),
+                    None => return,
+                },
+                Some(done) = self.writes.next() => self.finish(done),
+                changed = lease.changed(), if lease_watched => {
+                    lease_watched = changed.is_ok();
+                    debug!(held = *lease.borrow(), "the lease changed");
+                }
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+            self.write_due();
+        }
+    }
+
+    /// The earliest time at which something may be written, if anything may.
+    fn next_due(&self) -> Option<Instant> {
+        if !*self.lease.borrow() || self.writes.len() >= CONCURRENT_WRITES {
+            return None;
+        }
+        self.agenda.first().map(|(due, _)| *due)
+    }
+
+    fn take(&mut self, note: Note) {
+        match note {
+            Note::Object(object) => {
+                let key = key_of(&object);
+                match self.entries.get_mut(&key) {
+                    Some(entry) if entry.object.uid() == object.uid() => {
+                        if is_newer(&object, &entry.object) {
+                            entry.object = object;
+                        }
+                    }
+                    _ => {
+                        self.forget(&key);
+                        self.entries.insert(key.clone(), Entry::new(object));
+                    }
+                }
+                self.consider(&key);
+            }
+            Note::Gone(key) => self.forget(&key),
+            Note::Seen(seen) => {
+                let Some(entry) = self.entries.get_mut(&seen.key) else {
+                    return;
+                };
+                if entry.object.uid().as_deref() != Some(seen.uid.as_str()) {
+                    return;
+                }
+                let key = seen.key.clone();
+                entry.noticed.get_or_insert(seen.noticed);
+                entry.seen = Some(seen);
+                self.consider(&key);
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Some(due) = self.entries.remove(key).and_then(|entry| entry.due) {
+            self.agenda.remove(&(due, key.clone()));
+        }
+    }
+
+    /// Decides whether and when the object has to be written.
+    fn consider(&mut self, key: &Key) {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        if entry.writing.is_some() {
+            return;
+        }
+        let due = entry.pending().map(|new| {
+            let urgent = is_leader_change(entry.object.status.as_ref(), &new);
+            let paced = entry.pace.next(urgent, Instant::now());
+            entry
+                .not_before
+                .map_or(paced, |not_before| not_before.max(paced))
+        });
+        if due.is_none() {
+            entry.noticed = None;
+        }
+        if let Some(due) = std::mem::replace(&mut entry.due, due) {
+            self.agenda.remove(&(due, key.clone()));
+        }
+        if let Some(due) = due {
+            self.agenda.insert((due, key.clone()));
+        }
+    }
+
+    /// Starts the writes whose time has come.
+    fn write_due(&mut self) {
+        let now = Instant::now();
+        while self.next_due().is_some_and(|due| due <= now) {
+            if let Some((_, key)) = self.agenda.pop_first() {
+                self.start(key, now);
+            }
+        }
+    }
+
+    fn start(&mut self, key: Key, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        entry.due = None;
+        let Some(new) = entry.pending() else { return };
+        let old = entry.object.status.clone();
+        let urgent = is_leader_change(old.as_ref(), &new);
+        entry.pace.wrote(urgent, now);
+        entry.writing = Some(Writing {
+            old,
+            urgent,
+            noticed: entry.noticed.take(),
+        });
+        let api = Api::namespaced(self.client.clone(), &key.namespace);
+        let write = write(api, self.lease.clone(), entry.object.clone(), new);
+        self.writes.push(Box::pin(async move {
+            Done {
+                key,
+                result: write.await,
+            }
+        }));
+    }
+
+    fn finish(&mut self, done: Done) {
+        let Done { key, result } = done;
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let Some(writing) = entry.writing.take() else {
+            return;
+        };
+        match result {
+            // The object may have been replaced by another one of the same name meanwhile.
+            Ok(object) if object.uid() != entry.object.uid() => {}
+            Ok(object) => {
+                self.metrics.wrote(&Outcome::OK);
+                entry.failures = 0;
+                entry.not_before = None;
+                if let (true, Some(noticed)) = (writing.urgent, writing.noticed) {
+                    self.metrics.took(noticed.elapsed());
+                }
+                entry.object = Arc::new(object);
+                self.publish(&key, writing.old.as_ref());
+            }
+            Err(WriteError::Conflict { now }) => {
+                debug!(election = %key, "the object changed in between");
+                self.metrics.wrote(&Outcome::CONFLICT);
+                entry.noticed = writing.noticed;
+                // Another uid is another object: the watch brings it, and a mirror for it.
+                if now.uid() == entry.object.uid() && is_newer(&now, &entry.object) {
+                    entry.object = Arc::from(now);
+                }
+            }
+            Err(error) => {
+                if !matches!(error, WriteError::NotHolder) {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    warn!(election = %key, %error, cause, "the status could not be written");
+                    self.metrics.wrote(&Outcome::FAILED);
+                }
+                entry.noticed = writing.noticed;
+                entry.failures = entry.failures.saturating_add(1);
+                let pause = (FAILURE_PAUSE * entry.failures).min(MAX_FAILURE_PAUSE);
+                entry.not_before = Some(Instant::now() + pause);
+            }
+        }
+        self.consider(&key);
+    }
+
+    /// Logs what changed and publishes events about it. An event that cannot be published is lost.
+    fn publish(&self, key: &Key, old: Option<&LeaderElectionStatus>) {
+        let Some(object) = self.entries.get(key).map(|entry| &entry.object) else {
+            return;
+        };
+        let Some(new) = &object.status else { return };
+        let reference = object.object_ref(&());
+        for event in events(old, new) {
+            let note = event.note.as_deref().unwrap_or_default();
+            info!(election = %key, reason = %event.reason, note, "election changed");
+            if event.reason == "LeaderChanged" {
+                self.metrics.leader_changes.inc();
+            }
+            // A recorder joins events of one reason to a series and keeps the note of the first;
+            // each of these is about something else, so each has a recorder of its own.
+            let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
+            let (reference, key) = (reference.clone(), key.clone());
+            tokio::spawn(async move {
+                match timeout(PATIENCE, recorder.publish(&event, &reference)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => debug!(election = %key, %error, "an event was lost"),
+                    Err(_) => debug!(election = %key, "an event was lost: no answer in time"),
+                }
+            });
+        }
+    }
+}
+
+impl Entry {
+    fn new(object: Arc<LeaderElection>) -> Self {
+        Self {
+            object,
+            seen: None,
+            noticed: None,
+            pace: Pace::new(),
+            failures: 0,
+            not_before: None,
+            due: None,
+            writing: None,
+        }
+    }
+
+    /// The status that the object should have, if it has another one.
+    fn pending(&self) -> Option<LeaderElectionStatus> {
+        let seen = self.seen.as_ref()?;
+        // What was seen by an older spec says nothing about this one; its mirror is on the way.
+        if seen.generation != self.object.metadata.generation {
+            return None;
+        }
+        let old = self.object.status.as_ref();
+        let new = status(
+            &self.object.spec,
+            seen.generation,
+            &seen.sight,
+            old,
+            Timestamp::now(),
+        );
+        (Some(&new) != old).then_some(new)
+    }
+}
+
+/// Writes a status to the object that it was computed from, and to no other.
+async fn write(
+    api: Api<LeaderElection>,
+    lease: watch::Receiver<bool>,
+    object: Arc<LeaderElection>,
+    status: LeaderElectionStatus,
+) -> Result<LeaderElection, WriteError> {
+    let name = object.name_any();
+    let patch = json!({
+        "apiVersion": LeaderElection::api_version(&()),
+        "kind": LeaderElection::kind(&()),
+        "metadata": {
+            "name": name,
+            "uid": object.metadata.uid,
+            "resourceVersion": object.metadata.resource_version,
+        },
+        "status": status,
+    });
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    if !*lease.borrow() {
+        return Err(WriteError::NotHolder);
+    }
+    match patient(api.patch_status(&name, &params, &Patch::Apply(&patch))).await {
+        Err(WriteError::Api(error)) if is_conflict(&error) => {
+            // The watch brings the newer object, too, but it may lag.
+            let now = patient(api.get(&name)).await?;
+            Err(WriteError::Conflict { now: Box::new(now) })
+        }
+        result => result,
+    }
+}
+
+async fn patient<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
+    match timeout(PATIENCE, request).await {
+        Ok(result) => result.map_err(|error| WriteError::Api(Box::new(error))),
+        Err(_) => Err(WriteError::Timeout),
+    }
+}
+
+fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}
+
+/// The namespaced name of an election.
+pub(super) fn key_of(object: &LeaderElection) -> Key {
+    Key {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+    }
+}
+
+/// Whether one state of an object is not older than another. Resource versions are numbers that
+/// grow; where they are not, the watch is believed.
+fn is_newer(one: &LeaderElection, other: &LeaderElection) -> bool {
+    let version = |object: &LeaderElection| object.resource_version()?.parse::<u64>().ok();
+    match (version(one), version(other)) {
+        (Some(one), Some(other)) => one >= other,
+        _ => true,
+    }
+}
