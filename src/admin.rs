@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 ///
 /// # Errors
 /// When the address cannot be bound.
-pub async fn serve(
+pub(crate) async fn serve(
     address: SocketAddr,
     metrics: Metrics,
     shutdown: impl Future<Output = ()> + Send + 'static,
@@ -33,6 +33,8 @@ pub async fn serve(
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address}; choose another --listen address"))?;
-    axum::serve(listener, app).with_graceful_shutdown(shutdown).await?;
+    axum::serve(listener, app)
+        .with_graceful_shutdown(shutdown)
+        .await?;
     Ok(())
 }

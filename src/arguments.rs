@@ -7,7 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 /// A Kubernetes operator for ZooKeeper ensembles and the elections held in them.
 #[derive(Debug, Parser)]
 #[command(name = "bellwether", version, about)]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
@@ -15,7 +15,7 @@ pub struct Arguments {
 
 /// What to do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the operator.
     Run(Run),
     /// Print the CustomResourceDefinitions, to apply with kubectl.
@@ -24,7 +24,7 @@ pub enum Command {
 
 /// How to run the operator.
 #[derive(Debug, Args)]
-pub struct Run {
+pub(crate) struct Run {
     /// The namespace of the operator's own lease.
     #[arg(long, env = "POD_NAMESPACE", default_value = "default")]
     pub lease_namespace: String,
@@ -50,7 +50,7 @@ pub struct Run {
 
 /// How to write the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// One JSON object a line.

@@ -8,7 +8,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
 /// How to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub(crate) enum Retry {
     /// At once, nearly.
     Soon,
     /// After 1 s, then twice as long each time, up to 5 minutes, with jitter.
@@ -19,24 +19,27 @@ pub enum Retry {
 
 /// The retry times of all objects of one kind.
 #[derive(Default)]
-pub struct Backoff(Mutex<HashMap<(String, String), ExponentialBackoff>>);
+pub(crate) struct Backoff(Mutex<HashMap<(String, String), ExponentialBackoff>>);
 
 impl Backoff {
     /// How long to wait before the next try.
-    pub fn next(&self, namespace: &str, name: &str, retry: Retry) -> Duration {
+    pub(crate) fn next(&self, namespace: &str, name: &str, retry: Retry) -> Duration {
         match retry {
             Retry::Soon => Duration::from_millis(200),
             Retry::Slow => Duration::from_secs(60),
             Retry::Growing => {
                 let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 let key = (namespace.to_owned(), name.to_owned());
-                all.entry(key).or_insert_with(growing).next().unwrap_or(Duration::from_secs(300))
+                all.entry(key)
+                    .or_insert_with(growing)
+                    .next()
+                    .unwrap_or(Duration::from_secs(300))
             }
         }
     }
 
     /// The object is well again.
-    pub fn reset(&self, namespace: &str, name: &str) {
+    pub(crate) fn reset(&self, namespace: &str, name: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(&(namespace.to_owned(), name.to_owned()));
     }

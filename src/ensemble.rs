@@ -28,7 +28,7 @@ use error::Error;
 use execute::Outcome;
 
 /// What every reconcile of an ensemble uses.
-pub struct Context {
+pub(crate) struct Context {
     /// The API server.
     pub client: Client,
     /// What the operator contributes to every ensemble.
@@ -47,37 +47,51 @@ pub struct Context {
 type Guarded = DeserializeGuard<ZooKeeperEnsemble>;
 
 /// Runs the controller until `shutdown`.
-pub async fn run(context: Arc<Context>, shutdown: impl Future<Output = ()> + Send + Sync + 'static) {
+pub(crate) async fn run(
+    context: Arc<Context>,
+    shutdown: impl Future<Output = ()> + Send + Sync + 'static,
+) {
     let client = context.client.clone();
-    let owned = watcher::Config::default()
-        .labels(&format!("{}={}", labels::MANAGED_BY, labels::MANAGED_BY_VALUE));
+    let owned = watcher::Config::default().labels(&format!(
+        "{}={}",
+        labels::MANAGED_BY,
+        labels::MANAGED_BY_VALUE
+    ));
     let to_ensemble = |pod: Pod| {
         let name = pod.labels().get(labels::INSTANCE)?.clone();
         let namespace = pod.namespace()?;
         Some(ObjectRef::<Guarded>::new(&name).within(&namespace))
     };
-    Controller::new(Api::<Guarded>::all(client.clone()), watcher::Config::default())
-        .with_config(Config::default().concurrency(16))
-        .owns(Api::<StatefulSet>::all(client.clone()), owned.clone())
-        .owns(Api::<ConfigMap>::all(client.clone()), owned.clone())
-        .owns(Api::<Service>::all(client.clone()), owned.clone())
-        .owns(Api::<PodDisruptionBudget>::all(client.clone()), owned.clone())
-        .watches(Api::<Pod>::all(client), owned, to_ensemble)
-        .graceful_shutdown_on(shutdown)
-        .run(reconcile, error_policy, context)
-        .for_each(|result| async {
-            if let Err(error) = result {
-                tracing::debug!(%error, "reconcile ended with an error");
-            }
-        })
-        .await;
+    Controller::new(
+        Api::<Guarded>::all(client.clone()),
+        watcher::Config::default(),
+    )
+    .with_config(Config::default().concurrency(16))
+    .owns(Api::<StatefulSet>::all(client.clone()), owned.clone())
+    .owns(Api::<ConfigMap>::all(client.clone()), owned.clone())
+    .owns(Api::<Service>::all(client.clone()), owned.clone())
+    .owns(
+        Api::<PodDisruptionBudget>::all(client.clone()),
+        owned.clone(),
+    )
+    .watches(Api::<Pod>::all(client), owned, to_ensemble)
+    .graceful_shutdown_on(shutdown)
+    .run(reconcile, error_policy, context)
+    .for_each(|result| async {
+        if let Err(error) = result {
+            tracing::debug!(%error, "reconcile ended with an error");
+        }
+    })
+    .await;
 }
 
 /// One pass: gather, validate, plan, execute, publish.
 async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
     let reference = guarded.object_ref(&());
-    let (name, namespace) =
-        (reference.name.unwrap_or_default(), reference.namespace.unwrap_or_default());
+    let (name, namespace) = (
+        reference.name.unwrap_or_default(),
+        reference.namespace.unwrap_or_default(),
+    );
     let timer = context.metrics.reconcile_started("ZooKeeperEnsemble");
     if let Err(error) = &guarded.0 {
         publish::unreadable(&context, &namespace, &name, &error.to_string()).await?;
@@ -99,8 +113,7 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
         Ok(valid) => valid,
         Err(problems) => {
             let offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
-            let report =
-                status::refused(&gathered.observation, offset, invalid_message(&problems));
+            let report = status::refused(&gathered.observation, offset, invalid_message(&problems));
             publish::status(&context, &gathered, None, &report, &Outcome::default()).await?;
             timer.done("invalid");
             return Ok(Action::requeue(std::time::Duration::from_secs(30)));
@@ -110,7 +123,11 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
     let outcome = execute::execute(&context, &gathered, &plan).await;
     publish::status(&context, &gathered, Some(&valid), &plan.report, &outcome).await?;
     publish::events(&context, &gathered, &plan, &outcome).await;
-    timer.done(if outcome.failure.is_some() { "failed" } else { "done" });
+    timer.done(if outcome.failure.is_some() {
+        "failed"
+    } else {
+        "done"
+    });
     if let Some(failure) = outcome.failure {
         return Err(failure);
     }
@@ -120,8 +137,10 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
 
 fn error_policy(guarded: Arc<Guarded>, error: &Error, context: Arc<Context>) -> Action {
     let reference = guarded.object_ref(&());
-    let (name, namespace) =
-        (reference.name.unwrap_or_default(), reference.namespace.unwrap_or_default());
+    let (name, namespace) = (
+        reference.name.unwrap_or_default(),
+        reference.namespace.unwrap_or_default(),
+    );
     let disposition = error.disposition();
     let after = context.backoff.next(&namespace, &name, disposition.retry);
     if disposition.warn {

@@ -23,7 +23,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const PERIOD: Duration = Duration::from_secs(3);
 
 /// One replica's view of the lease.
-pub struct Claim {
+pub(crate) struct Claim {
     api: Api<Lease>,
     name: String,
     identity: String,
@@ -33,7 +33,7 @@ pub struct Claim {
 
 impl Claim {
     /// A claim on the lease `name` for the replica `identity`.
-    pub fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
+    pub(crate) fn new(client: Client, namespace: &str, name: &str, identity: &str) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
             name: name.to_owned(),
@@ -44,7 +44,7 @@ impl Claim {
 
     /// Waits for the lease, then holds it. `held` says so to everybody. Returns when the lease is
     /// lost, which ends the process: a fresh start knows nothing stale.
-    pub async fn hold(&mut self, held: &watch::Sender<bool>) {
+    pub(crate) async fn hold(&mut self, held: &watch::Sender<bool>) {
         let mut renewed: Option<Instant> = None;
         loop {
             match timeout(DEADLINE / 2, self.renew()).await {
@@ -61,7 +61,9 @@ impl Claim {
                     return;
                 }
                 Ok(Ok(false)) => {}
-                Ok(Err(error)) => tracing::warn!(lease = %self.name, %error, "cannot renew the lease"),
+                Ok(Err(error)) => {
+                    tracing::warn!(lease = %self.name, %error, "cannot renew the lease")
+                }
                 Err(_) => tracing::warn!(lease = %self.name, "renewing the lease takes too long"),
             }
             if renewed.is_some_and(|r| r.elapsed() >= DEADLINE) {
@@ -69,7 +71,12 @@ impl Claim {
                 held.send_replace(false);
                 return;
             }
-            sleep(if renewed.is_some() { PERIOD } else { PERIOD / 2 }).await;
+            sleep(if renewed.is_some() {
+                PERIOD
+            } else {
+                PERIOD / 2
+            })
+            .await;
         }
     }
 
@@ -78,7 +85,10 @@ impl Claim {
         let now = MicroTime(Timestamp::now());
         let Some(mut lease) = self.api.get_opt(&self.name).await? else {
             let lease = Lease {
-                metadata: ObjectMeta { name: Some(self.name.clone()), ..Default::default() },
+                metadata: ObjectMeta {
+                    name: Some(self.name.clone()),
+                    ..Default::default()
+                },
                 spec: Some(self.spec(now.clone(), now, 0)),
             };
             return conflict_is_false(self.api.create(&PostParams::default(), &lease).await);
@@ -90,24 +100,38 @@ impl Claim {
         let spec = spec.unwrap_or_default();
         let holder = spec.holder_identity.as_deref().unwrap_or_default();
         let mine = holder == self.identity;
-        let expired = self.seen.as_ref().is_some_and(|(_, since)| since.elapsed() >= DURATION);
+        let expired = self
+            .seen
+            .as_ref()
+            .is_some_and(|(_, since)| since.elapsed() >= DURATION);
         if !mine && !holder.is_empty() && !expired {
             return Ok(false);
         }
         let transitions = spec.lease_transitions.unwrap_or(0) + i32::from(!mine);
-        let acquired = spec.acquire_time.filter(|_| mine).unwrap_or_else(|| now.clone());
+        let acquired = spec
+            .acquire_time
+            .filter(|_| mine)
+            .unwrap_or_else(|| now.clone());
         lease.spec = Some(self.spec(acquired, now, transitions));
-        conflict_is_false(self.api.replace(&self.name, &PostParams::default(), &lease).await)
+        conflict_is_false(
+            self.api
+                .replace(&self.name, &PostParams::default(), &lease)
+                .await,
+        )
     }
 
     /// Gives the lease back, so that another replica need not wait.
-    pub async fn release(&self) {
+    pub(crate) async fn release(&self) {
         let given_back = async {
-            let Some(mut lease) = self.api.get_opt(&self.name).await? else { return Ok(()) };
+            let Some(mut lease) = self.api.get_opt(&self.name).await? else {
+                return Ok(());
+            };
             let spec = lease.spec.get_or_insert_default();
             if spec.holder_identity.as_deref() == Some(&self.identity) {
                 spec.holder_identity = Some(String::new());
-                self.api.replace(&self.name, &PostParams::default(), &lease).await?;
+                self.api
+                    .replace(&self.name, &PostParams::default(), &lease)
+                    .await?;
                 tracing::info!(lease = %self.name, "gave the lease back");
             }
             Ok::<(), kube::Error>(())

@@ -21,7 +21,8 @@ use arguments::{Arguments, Command, LogFormat};
 async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Run(arguments) => {
-            let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+            let filter =
+                EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
             let log = tracing_subscriber::fmt().with_env_filter(filter);
             match arguments.log_format {
                 LogFormat::Text => log.init(),

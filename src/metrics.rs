@@ -27,7 +27,7 @@ struct EnsembleLabels {
 
 /// Counters of the ensemble controller; clones count together.
 #[derive(Clone)]
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
     reconciles: Family<ReconcileLabels, Counter>,
     seconds: Histogram,
@@ -41,7 +41,7 @@ pub struct Metrics {
 
 impl Metrics {
     /// Counters in a registry of their own, together with those that `more` adds.
-    pub fn new(more: impl FnOnce(&mut Registry)) -> Self {
+    pub(crate) fn new(more: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::with_prefix("bellwether");
         let this = Self {
             registry: Arc::default(),
@@ -54,20 +54,55 @@ impl Metrics {
             leader: Family::default(),
             ready: Family::default(),
         };
-        registry.register("reconciles", "Reconciles, by outcome", this.reconciles.clone());
-        registry.register("reconcile_seconds", "Duration of a reconcile", this.seconds.clone());
-        registry.register("api_writes", "Objects and statuses written", this.writes.clone());
-        registry.register("member_restarts", "Members that were restarted", this.restarts.clone());
-        registry.register("ensemble_members", "Member pods that exist", this.members.clone());
-        registry.register("ensemble_serving_members", "Members that serve", this.serving.clone());
-        registry.register("ensemble_leader_server_id", "Server id of the leader; 0 without one", this.leader.clone());
-        registry.register("ensemble_ready", "1 when every wanted member serves as wanted", this.ready.clone());
+        registry.register(
+            "reconciles",
+            "Reconciles, by outcome",
+            this.reconciles.clone(),
+        );
+        registry.register(
+            "reconcile_seconds",
+            "Duration of a reconcile",
+            this.seconds.clone(),
+        );
+        registry.register(
+            "api_writes",
+            "Objects and statuses written",
+            this.writes.clone(),
+        );
+        registry.register(
+            "member_restarts",
+            "Members that were restarted",
+            this.restarts.clone(),
+        );
+        registry.register(
+            "ensemble_members",
+            "Member pods that exist",
+            this.members.clone(),
+        );
+        registry.register(
+            "ensemble_serving_members",
+            "Members that serve",
+            this.serving.clone(),
+        );
+        registry.register(
+            "ensemble_leader_server_id",
+            "Server id of the leader; 0 without one",
+            this.leader.clone(),
+        );
+        registry.register(
+            "ensemble_ready",
+            "1 when every wanted member serves as wanted",
+            this.ready.clone(),
+        );
         more(&mut registry);
-        Self { registry: Arc::new(Mutex::new(registry)), ..this }
+        Self {
+            registry: Arc::new(Mutex::new(registry)),
+            ..this
+        }
     }
 
     /// The text that Prometheus scrapes.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         match encode(&mut text, &registry) {
@@ -77,36 +112,52 @@ impl Metrics {
     }
 
     /// Starts the clock of a reconcile.
-    pub fn reconcile_started(&self, kind: &'static str) -> Running {
-        Running { metrics: self.clone(), kind, since: Instant::now() }
+    pub(crate) fn reconcile_started(&self, kind: &'static str) -> Running {
+        Running {
+            metrics: self.clone(),
+            kind,
+            since: Instant::now(),
+        }
     }
 
     /// An object or a status was written.
-    pub fn written(&self) {
+    pub(crate) fn written(&self) {
         self.writes.inc();
     }
 
     /// A member was restarted.
-    pub fn restarted(&self) {
+    pub(crate) fn restarted(&self) {
         self.restarts.inc();
     }
 
     /// An ensemble was looked at.
-    pub fn observe(&self, namespace: &str, name: &str, report: &Report) {
-        let labels = EnsembleLabels { namespace: namespace.to_owned(), name: name.to_owned() };
+    pub(crate) fn observe(&self, namespace: &str, name: &str, report: &Report) {
+        let labels = EnsembleLabels {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
         let serves = |role: MemberRole| !matches!(role, MemberRole::Looking | MemberRole::Down);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
         let serving = report.members.iter().filter(|m| serves(m.role)).count();
         let leader = report.members.iter().find(|m| m.role == MemberRole::Leader);
-        self.members.get_or_create(&labels).set(count(report.members.len()));
+        self.members
+            .get_or_create(&labels)
+            .set(count(report.members.len()));
         self.serving.get_or_create(&labels).set(count(serving));
-        self.leader.get_or_create(&labels).set(leader.map_or(0, |m| i64::from(m.id.0)));
-        self.ready.get_or_create(&labels).set(i64::from(report.phase == Phase::Ready));
+        self.leader
+            .get_or_create(&labels)
+            .set(leader.map_or(0, |m| i64::from(m.id.0)));
+        self.ready
+            .get_or_create(&labels)
+            .set(i64::from(report.phase == Phase::Ready));
     }
 
     /// An ensemble is gone.
-    pub fn forget(&self, namespace: &str, name: &str) {
-        let labels = EnsembleLabels { namespace: namespace.to_owned(), name: name.to_owned() };
+    pub(crate) fn forget(&self, namespace: &str, name: &str) {
+        let labels = EnsembleLabels {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
         for family in [&self.members, &self.serving, &self.leader, &self.ready] {
             family.remove(&labels);
         }
@@ -114,7 +165,7 @@ impl Metrics {
 }
 
 /// A reconcile that is under way.
-pub struct Running {
+pub(crate) struct Running {
     metrics: Metrics,
     kind: &'static str,
     since: Instant,
@@ -122,9 +173,14 @@ pub struct Running {
 
 impl Running {
     /// It ended.
-    pub fn done(self, outcome: &'static str) {
-        let labels = ReconcileLabels { kind: self.kind, outcome };
+    pub(crate) fn done(self, outcome: &'static str) {
+        let labels = ReconcileLabels {
+            kind: self.kind,
+            outcome,
+        };
         self.metrics.reconciles.get_or_create(&labels).inc();
-        self.metrics.seconds.observe(self.since.elapsed().as_secs_f64());
+        self.metrics
+            .seconds
+            .observe(self.since.elapsed().as_secs_f64());
     }
 }

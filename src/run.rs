@@ -19,14 +19,18 @@ use crate::{admin, election, ensemble};
 ///
 /// # Errors
 /// When it cannot start, or when it lost the lease.
-pub async fn run(arguments: Run) -> anyhow::Result<()> {
+pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
     let client = client().await?;
     let (stop, stopped) = watch::channel(false);
     let (held, lease) = watch::channel(false);
     let elections = election::Metrics::default();
     let metrics = Metrics::new(|registry| elections.register(registry));
 
-    let serving = tokio::spawn(admin::serve(arguments.listen, metrics.clone(), wait(stopped.clone())));
+    let serving = tokio::spawn(admin::serve(
+        arguments.listen,
+        metrics.clone(),
+        wait(stopped.clone()),
+    ));
     let scope = election::Scope {
         namespace: None,
         cluster_domain: arguments.cluster_domain.clone(),
@@ -47,7 +51,10 @@ pub async fn run(arguments: Run) -> anyhow::Result<()> {
         },
         recorder: Recorder::new(
             client.clone(),
-            Reporter { controller: "bellwether".to_owned(), instance: Some(arguments.identity.clone()) },
+            Reporter {
+                controller: "bellwether".to_owned(),
+                instance: Some(arguments.identity.clone()),
+            },
         ),
         lease: lease.clone(),
         metrics,
@@ -115,9 +122,9 @@ async fn wait(mut stopped: watch::Receiver<bool>) {
 }
 
 async fn client() -> anyhow::Result<Client> {
-    let mut config = kube::Config::infer()
-        .await
-        .context("cannot find a cluster: neither in-cluster configuration nor a kubeconfig works")?;
+    let mut config = kube::Config::infer().await.context(
+        "cannot find a cluster: neither in-cluster configuration nor a kubeconfig works",
+    )?;
     // A request that hangs must not hold up a reconcile for long; the next one asks again.
     config.connect_timeout = Some(std::time::Duration::from_secs(5));
     config.default_retry = false;

@@ -20,7 +20,7 @@ const MAX_ANSWER: u64 = 64 * 1024;
 ///
 /// A server that answers under another id than `id` is not the member that it is taken for; the
 /// address of a pod that is gone may belong to another pod by now.
-pub async fn probe(address: IpAddr, id: ServerId) -> ServerReport {
+pub(crate) async fn probe(address: IpAddr, id: ServerId) -> ServerReport {
     match try_probe(address, id).await {
         Ok(report) => report,
         Err(error) => ServerReport::Unreachable(error.to_string()),

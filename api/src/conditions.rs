@@ -80,7 +80,12 @@ mod tests {
     use super::*;
 
     fn ready(status: ConditionStatus, message: &str) -> NewCondition {
-        NewCondition { type_: "Ready", status, reason: "Because", message: message.to_owned() }
+        NewCondition {
+            type_: "Ready",
+            status,
+            reason: "Because",
+            message: message.to_owned(),
+        }
     }
 
     fn at(second: i64) -> Timestamp {
@@ -89,12 +94,27 @@ mod tests {
 
     #[test]
     fn transition_time_moves_only_with_the_status() {
-        let first = merge_conditions(&[], vec![ready(ConditionStatus::False, "a")], Some(1), at(1));
-        let same = merge_conditions(&first, vec![ready(ConditionStatus::False, "b")], Some(2), at(2));
+        let first = merge_conditions(
+            &[],
+            vec![ready(ConditionStatus::False, "a")],
+            Some(1),
+            at(1),
+        );
+        let same = merge_conditions(
+            &first,
+            vec![ready(ConditionStatus::False, "b")],
+            Some(2),
+            at(2),
+        );
         assert_eq!(same[0].last_transition_time.0, at(1));
         assert_eq!(same[0].message, "b");
         assert_eq!(same[0].observed_generation, Some(2));
-        let moved = merge_conditions(&same, vec![ready(ConditionStatus::True, "b")], Some(2), at(3));
+        let moved = merge_conditions(
+            &same,
+            vec![ready(ConditionStatus::True, "b")],
+            Some(2),
+            at(3),
+        );
         assert_eq!(moved[0].last_transition_time.0, at(3));
     }
 

@@ -86,7 +86,10 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[allow(clippy::duplicated_attributes, reason = "each printcolumn has its own type_")]
+#[allow(
+    clippy::duplicated_attributes,
+    reason = "each printcolumn has its own type_"
+)]
 pub struct LeaderElectionSpec {
     /// The ensemble that holds the election, in the same namespace.
     #[x_kube(validation = Rule::new("self == oldSelf").message("ensembleRef is immutable: create another LeaderElection for an election in another ensemble"))]

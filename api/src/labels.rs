@@ -42,5 +42,9 @@ pub fn selector(ensemble: &str) -> BTreeMap<String, String> {
 
 /// The same labels as a selector string, as `kubectl get -l` and the scale subresource take it.
 pub fn selector_string(ensemble: &str) -> String {
-    selector(ensemble).iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(",")
+    selector(ensemble)
+        .iter()
+        .map(|(k, v)| format!("{k}={v}"))
+        .collect::<Vec<_>>()
+        .join(",")
 }

@@ -3,7 +3,10 @@
 //! names of what the operator owns.
 //!
 //! This crate is pure: types and rules only. It talks to nothing.
-#![allow(unreachable_pub, reason = "KubeSchema repeats each type inside a private scope")]
+#![allow(
+    unreachable_pub,
+    reason = "KubeSchema repeats each type inside a private scope"
+)]
 
 pub mod conditions;
 pub mod election;

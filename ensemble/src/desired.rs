@@ -87,14 +87,26 @@ pub(crate) fn metadata(ensemble: &ValidEnsemble, name: &str) -> Value {
 pub(crate) fn apply(kind: ObjectKind, name: String, mut body: Value) -> DesiredObject {
     let hash = short_hash(&body);
     body["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(hash);
-    DesiredObject { kind, name, body, write: Write::Apply }
+    DesiredObject {
+        kind,
+        name,
+        body,
+        write: Write::Apply,
+    }
 }
 
 /// The ConfigMap with the permission to start with an empty disk.
 pub fn bootstrap(ensemble: &ValidEnsemble, permission: &BootstrapPermission) -> DesiredObject {
     let name = bootstrap_config_map(&ensemble.name);
-    let initialize = permission.initialize.as_ref().map(ToString::to_string).unwrap_or_default();
-    let until = permission.until.map(|t| t.as_second().to_string()).unwrap_or_default();
+    let initialize = permission
+        .initialize
+        .as_ref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let until = permission
+        .until
+        .map(|t| t.as_second().to_string())
+        .unwrap_or_default();
     let body = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -133,7 +145,9 @@ fn is_part_of(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part.iter().all(|(key, value)| {
             // The API server drops empty lists and maps.
-            whole.get(key).map_or_else(|| is_empty(value), |w| is_part_of(value, w))
+            whole
+                .get(key)
+                .map_or_else(|| is_empty(value), |w| is_part_of(value, w))
         }),
         (Value::Array(part), Value::Array(whole)) => {
             part.len() == whole.len() && part.iter().zip(whole).all(|(p, w)| is_part_of(p, w))

@@ -25,7 +25,10 @@ pub struct Unexpected {
 }
 
 fn unexpected(word: &'static str, answer: &str) -> Unexpected {
-    Unexpected { word, answer: answer.chars().take(120).collect() }
+    Unexpected {
+        word,
+        answer: answer.chars().take(120).collect(),
+    }
 }
 
 /// The text of a server that looks for a leader.
@@ -39,7 +42,12 @@ pub fn parse_srvr(answer: &str) -> Result<Option<Serving>, Unexpected> {
     if answer.contains(NOT_SERVING) {
         return Ok(None);
     }
-    let field = |name: &str| answer.lines().find_map(|l| l.strip_prefix(name)).map(str::trim);
+    let field = |name: &str| {
+        answer
+            .lines()
+            .find_map(|l| l.strip_prefix(name))
+            .map(str::trim)
+    };
     let role = match field("Mode:") {
         Some("leader" | "standalone") => MemberRole::Leader,
         Some("follower") => MemberRole::Follower,
@@ -108,7 +116,13 @@ mod tests {
     #[test]
     fn srvr_gives_role_and_zxid() {
         let serving = parse_srvr(SRVR).unwrap().unwrap();
-        assert_eq!(serving, Serving { role: MemberRole::Follower, zxid: 0x2_0000_0003 });
+        assert_eq!(
+            serving,
+            Serving {
+                role: MemberRole::Follower,
+                zxid: 0x2_0000_0003
+            }
+        );
         assert_eq!(parse_srvr(LOOKING), Ok(None));
     }
 
@@ -122,7 +136,12 @@ mod tests {
 
     #[test]
     fn other_answers_are_errors() {
-        for answer in ["", "imok", "Mode: follower", "srvr is not executed because it is not in the whitelist."] {
+        for answer in [
+            "",
+            "imok",
+            "Mode: follower",
+            "srvr is not executed because it is not in the whitelist.",
+        ] {
             assert!(parse_srvr(answer).is_err(), "{answer}");
             assert!(parse_conf(answer).is_err(), "{answer}");
         }

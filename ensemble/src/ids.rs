@@ -96,8 +96,10 @@ impl FromStr for Voters {
     type Err = NotVoters;
 
     fn from_str(text: &str) -> Result<Self, NotVoters> {
-        let ids: Option<BTreeSet<ServerId>> =
-            text.split(',').map(|id| id.parse().ok().map(ServerId)).collect();
+        let ids: Option<BTreeSet<ServerId>> = text
+            .split(',')
+            .map(|id| id.parse().ok().map(ServerId))
+            .collect();
         ids.map(Self).ok_or_else(|| NotVoters(text.to_owned()))
     }
 }

@@ -77,6 +77,8 @@ pub struct PodObservation {
     /// Whether its readiness probe succeeds. The probe fails only after some seconds without a
     /// quorum, so this tells a server that is stuck from one that is in the middle of an election.
     pub ready: bool,
+    /// When it was made.
+    pub created: Timestamp,
     /// The node that it runs on.
     pub node: Option<String>,
     /// What its server answers.

@@ -95,12 +95,19 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 /// A new ensemble, or one whose StatefulSet is gone.
 fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
     let voters = Voters::first(ensemble.size, ensemble.id_offset);
-    let opened = observation.bootstrap.as_ref().is_some_and(|b| b.initialize.is_some());
+    let opened = observation
+        .bootstrap
+        .as_ref()
+        .is_some_and(|b| b.initialize.is_some());
     let claims = observation.claims.len();
     let kept = !opened && claims > 0;
     let expected = (0..ensemble.size).all(|i| observation.claims.contains(&i));
     if kept && !(expected && claims == usize::from(ensemble.size)) {
-        let list: Vec<String> = observation.claims.iter().map(|o| format!("data-{}-{o}", ensemble.name)).collect();
+        let list: Vec<String> = observation
+            .claims
+            .iter()
+            .map(|o| format!("data-{}-{o}", ensemble.name))
+            .collect();
         let message = format!(
             "volume claims of an earlier ensemble exist ({}) and do not match {} members. \
              Set replicas to {claims} to take them up, or delete them to start empty; nothing is \
@@ -110,7 +117,10 @@ fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
         );
         return Plan::nothing(Report::trouble(
             Phase::Blocked,
-            Trouble { reason: Reason::VolumesLeftOver, message },
+            Trouble {
+                reason: Reason::VolumesLeftOver,
+                message,
+            },
         ));
     }
     let permission = BootstrapPermission {
@@ -119,7 +129,10 @@ fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
     };
     let rendered = config::render(ensemble, &voters, None);
     let message = if kept {
-        format!("Creating {} members on the volumes that exist.", ensemble.size)
+        format!(
+            "Creating {} members on the volumes that exist.",
+            ensemble.size
+        )
     } else {
         format!("Creating {} members.", ensemble.size)
     };
@@ -154,7 +167,10 @@ fn plan_existing(
         Ok(view) => view,
         Err(unknown) => {
             let message = format!("{unknown}. Nothing is restarted until this is understood.");
-            let trouble = Trouble { reason: Reason::UnknownState, message };
+            let trouble = Trouble {
+                reason: Reason::UnknownState,
+                message,
+            };
             return Plan::nothing(Report::trouble(Phase::Blocked, trouble));
         }
     };
@@ -166,20 +182,31 @@ fn plan_existing(
     let keep_template = same_inputs
         && set.rendered_by.as_ref() != Some(&ensemble.context.version)
         && observation.revisions.contains(&view.template.name);
-    let revision = if keep_template { &view.template } else { &rendered.revision };
+    let revision = if keep_template {
+        view.template
+    } else {
+        &rendered.revision
+    };
 
     let mut objects = Vec::new();
     if !keep_template {
         objects.push(config::config_map(ensemble, &rendered));
     }
-    objects.push(desired::bootstrap(ensemble, &renew_permission(observation, &view)));
+    objects.push(desired::bootstrap(
+        ensemble,
+        &renew_permission(observation, &view),
+    ));
     objects.push(services::headless_service(ensemble));
     objects.push(services::client_service(ensemble));
     objects.push(services::pod_disruption_budget(ensemble));
     if keep_template {
         objects.push(stateful_set::replicas_only(ensemble, change.replicas));
     } else {
-        objects.push(stateful_set::stateful_set(ensemble, revision, change.replicas));
+        objects.push(stateful_set::stateful_set(
+            ensemble,
+            revision,
+            change.replicas,
+        ));
     }
 
     let template_changes = !same_inputs || change.replicas != set.replicas;
@@ -194,8 +221,12 @@ fn plan_existing(
         .filter_map(|p| p.revision.as_ref().map(|r| r.name.as_str()))
         .collect();
     used.extend([revision.name.as_str(), view.template.name.as_str()]);
-    let prune =
-        observation.revisions.iter().filter(|r| !used.contains(&r.as_str())).cloned().collect();
+    let prune = observation
+        .revisions
+        .iter()
+        .filter(|r| !used.contains(&r.as_str()))
+        .cloned()
+        .collect();
     let idle = matches!(report.phase, Phase::Ready) && !template_changes;
     Plan {
         objects,
@@ -209,25 +240,49 @@ fn plan_existing(
 /// The permission to start with an empty disk ends when the ensemble serves for the first time, and
 /// never opens again.
 fn renew_permission(observation: &Observation, view: &View<'_>) -> BootstrapPermission {
-    let Some(open) = observation.bootstrap.as_ref().filter(|b| b.initialize.is_some()) else {
+    let Some(open) = observation
+        .bootstrap
+        .as_ref()
+        .filter(|b| b.initialize.is_some())
+    else {
         return BootstrapPermission::default();
     };
     if !view.serving.is_empty() {
         return BootstrapPermission::default();
     }
-    let left = open.until.map(|u| u.duration_since(observation.now)).unwrap_or_default();
-    let until = if left < PERMISSION / 2 { observation.now + PERMISSION } else { observation.now + left };
-    BootstrapPermission { initialize: open.initialize.clone(), until: Some(until) }
+    let left = open
+        .until
+        .map(|u| u.duration_since(observation.now))
+        .unwrap_or_default();
+    let until = if left < PERMISSION / 2 {
+        observation.now + PERMISSION
+    } else {
+        observation.now + left
+    };
+    BootstrapPermission {
+        initialize: open.initialize.clone(),
+        until: Some(until),
+    }
 }
 
 impl Plan {
     /// A plan that changes nothing.
     fn nothing(report: Report) -> Self {
-        Self { objects: Vec::new(), prune: Vec::new(), step: None, report, requeue: LATER }
+        Self {
+            objects: Vec::new(),
+            prune: Vec::new(),
+            step: None,
+            report,
+            requeue: LATER,
+        }
     }
 
     /// The verdict on a member, by pod name.
     pub fn verdict(&self, pod: &str) -> Option<&Verdict> {
-        self.report.members.iter().find(|m| m.pod == pod).map(|m| &m.verdict)
+        self.report
+            .members
+            .iter()
+            .find(|m| m.pod == pod)
+            .map(|m| &m.verdict)
     }
 }

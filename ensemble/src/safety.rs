@@ -66,9 +66,7 @@ pub fn may_become_live<'a>(
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsafeRestart {
     /// Too few of the members that stay serve.
-    #[error(
-        "without it only server(s) {serving} of {voters} would serve, and {needed} are needed"
-    )]
+    #[error("without it only server(s) {serving} of {voters} would serve, and {needed} are needed")]
     NoMajority {
         /// The serving voters that would stay.
         serving: String,
@@ -125,6 +123,12 @@ pub fn can_join(id: ServerId, own: &Voters, serving: &Voters, leader: Option<Ser
     leader.is_some_and(|l| own.contains(l)) && holds_majority(&others, own)
 }
 
+/// Whether a server that judges by `own` can join no leader at all: the others in its list are no
+/// majority of it. So it is with a list of two, whose servers can only elect a leader together.
+pub fn never_joins(id: ServerId, own: &Voters) -> bool {
+    !holds_majority(&own.difference(&Voters::from_iter([id])), own)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -139,16 +143,27 @@ mod tests {
     fn one_more_or_less_is_safe_and_two_more_is_not_for_odd_sizes() {
         for n in 1..13u16 {
             let a = Voters::first(n, 0);
-            assert!(every_majority_meets(&a, &Voters::first(n + 1, 0)), "{n} -> {}", n + 1);
+            assert!(
+                every_majority_meets(&a, &Voters::first(n + 1, 0)),
+                "{n} -> {}",
+                n + 1
+            );
             let two = every_majority_meets(&a, &Voters::first(n + 2, 0));
             assert_eq!(two, n % 2 == 0, "{n} -> {}", n + 2);
         }
-        assert!(!every_majority_meets(&voters(&[1, 2, 3]), &voters(&[1, 2, 4])));
+        assert!(!every_majority_meets(
+            &voters(&[1, 2, 3]),
+            &voters(&[1, 2, 4])
+        ));
     }
 
     #[test]
     fn a_third_voter_set_is_refused() {
-        let (three, four, five) = (Voters::first(3, 0), Voters::first(4, 0), Voters::first(5, 0));
+        let (three, four, five) = (
+            Voters::first(3, 0),
+            Voters::first(4, 0),
+            Voters::first(5, 0),
+        );
         assert_eq!(may_become_live([&three, &four], &three), Ok(()));
         assert_eq!(may_become_live([&four, &four], &five), Ok(()));
         assert!(matches!(
@@ -156,7 +171,10 @@ mod tests {
             Err(UnsafeVoters::Disjoint(..))
         ));
         assert!(matches!(
-            may_become_live([&Voters::first(4, 0), &Voters::first(5, 0)], &Voters::first(6, 0)),
+            may_become_live(
+                [&Voters::first(4, 0), &Voters::first(5, 0)],
+                &Voters::first(6, 0)
+            ),
             Err(UnsafeVoters::ThirdSet(..))
         ));
     }
@@ -165,7 +183,10 @@ mod tests {
     fn a_restart_needs_the_majority_of_every_live_list() {
         let (three, four) = (Voters::first(3, 0), Voters::first(4, 0));
         let all = Voters::first(4, 0);
-        assert_eq!(may_restart(ServerId(1), &all, &all, [&three, &four]), Ok(()));
+        assert_eq!(
+            may_restart(ServerId(1), &all, &all, [&three, &four]),
+            Ok(())
+        );
         // Member 4 does not serve yet: 2 and 3 are no majority of four.
         let serving = Voters::first(3, 0);
         assert!(may_restart(ServerId(1), &serving, &all, [&three, &four]).is_err());
@@ -176,7 +197,10 @@ mod tests {
     fn a_list_of_two_restarts_when_the_other_answers() {
         let (one, two) = (Voters::first(1, 0), Voters::first(2, 0));
         let serving = Voters::first(1, 0);
-        assert_eq!(may_restart(ServerId(1), &serving, &two, [&one, &two]), Ok(()));
+        assert_eq!(
+            may_restart(ServerId(1), &serving, &two, [&one, &two]),
+            Ok(())
+        );
         assert!(may_restart(ServerId(1), &serving, &one, [&one, &two]).is_err());
         assert_eq!(may_restart(ServerId(1), &one, &one, [&one]), Ok(()));
     }
@@ -184,13 +208,28 @@ mod tests {
     #[test]
     fn a_newcomer_joins_when_a_majority_of_its_own_list_serves_without_it() {
         let serving = Voters::first(3, 0);
-        assert!(can_join(ServerId(4), &Voters::first(4, 0), &serving, Some(ServerId(3))));
+        assert!(can_join(
+            ServerId(4),
+            &Voters::first(4, 0),
+            &serving,
+            Some(ServerId(3))
+        ));
         let lone = Voters::first(1, 0);
-        assert!(!can_join(ServerId(2), &Voters::first(2, 0), &lone, Some(ServerId(1))));
+        assert!(!can_join(
+            ServerId(2),
+            &Voters::first(2, 0),
+            &lone,
+            Some(ServerId(1))
+        ));
         assert!(!can_join(ServerId(4), &Voters::first(4, 0), &serving, None));
         // The leader is a leaver that the new list does not name.
         let four = Voters::first(4, 0);
-        assert!(!can_join(ServerId(1), &Voters::first(3, 0), &four, Some(ServerId(4))));
+        assert!(!can_join(
+            ServerId(1),
+            &Voters::first(3, 0),
+            &four,
+            Some(ServerId(4))
+        ));
     }
 
     proptest! {

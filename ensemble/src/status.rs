@@ -28,12 +28,19 @@ pub struct StatusInput<'a> {
 }
 
 /// The status of an ensemble whose plan was made and carried out.
-pub fn status(input: StatusInput<'_>, old: Option<&ZooKeeperEnsembleStatus>) -> ZooKeeperEnsembleStatus {
+pub fn status(
+    input: StatusInput<'_>,
+    old: Option<&ZooKeeperEnsembleStatus>,
+) -> ZooKeeperEnsembleStatus {
     let report = input.report;
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let serves = |role: MemberRole| !matches!(role, MemberRole::Looking | MemberRole::Down);
     let ready = report.members.iter().filter(|m| serves(m.role)).count();
-    let leading: Vec<_> = report.members.iter().filter(|m| m.role == MemberRole::Leader).collect();
+    let leading: Vec<_> = report
+        .members
+        .iter()
+        .filter(|m| m.role == MemberRole::Leader)
+        .collect();
     let old_conditions = old.map(|o| o.conditions.as_slice()).unwrap_or_default();
     ZooKeeperEnsembleStatus {
         observed_generation: input.generation,
@@ -43,7 +50,11 @@ pub fn status(input: StatusInput<'_>, old: Option<&ZooKeeperEnsembleStatus>) -> 
         ready_replicas: count(ready),
         ready: Some(format!("{ready}/{}", report.members.len())),
         selector: Some(labels::selector_string(input.name)),
-        leader: if let [one] = leading.as_slice() { Some(one.pod.clone()) } else { None },
+        leader: if let [one] = leading.as_slice() {
+            Some(one.pod.clone())
+        } else {
+            None
+        },
         version: input.version.map(str::to_owned),
         config_revision: report.revision.as_ref().map(|r| r.name.clone()),
         voters: report
@@ -75,12 +86,13 @@ pub fn status(input: StatusInput<'_>, old: Option<&ZooKeeperEnsembleStatus>) -> 
 }
 
 fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
-    let condition = |type_: ConditionType, holds: bool, reason: Reason, message: &str| NewCondition {
-        type_: type_.as_str(),
-        status: ConditionStatus::from(holds),
-        reason: reason.as_str(),
-        message: message.to_owned(),
-    };
+    let condition =
+        |type_: ConditionType, holds: bool, reason: Reason, message: &str| NewCondition {
+            type_: type_.as_str(),
+            status: ConditionStatus::from(holds),
+            reason: reason.as_str(),
+            message: message.to_owned(),
+        };
     let is_ready = report.phase == Phase::Ready && failure.is_none();
     let ready_reason = match report.phase {
         _ if failure.is_some() => Reason::ApplyFailed,
@@ -92,7 +104,10 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
         Phase::Recovering => Reason::MemberDown,
         Phase::Paused => Reason::Paused,
         Phase::Invalid => Reason::InvalidSpec,
-        Phase::Blocked => report.trouble.as_ref().map_or(Reason::UnknownState, |t| t.reason),
+        Phase::Blocked => report
+            .trouble
+            .as_ref()
+            .map_or(Reason::UnknownState, |t| t.reason),
     };
     let (progressing, progress) = match report.phase {
         Phase::Starting => (true, Reason::Starting),
@@ -105,7 +120,12 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
         Phase::Ready | Phase::Deleting => (false, Reason::Stable),
     };
     let available = if report.available {
-        condition(ConditionType::Available, true, Reason::QuorumServing, "A leader leads a majority; clients can read and write.")
+        condition(
+            ConditionType::Available,
+            true,
+            Reason::QuorumServing,
+            "A leader leads a majority; clients can read and write.",
+        )
     } else {
         condition(
             ConditionType::Available,
@@ -120,12 +140,27 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
     });
     let degraded = match failed.as_ref().or(report.trouble.as_ref()) {
         Some(t) => condition(ConditionType::Degraded, true, t.reason, &t.message),
-        None => condition(ConditionType::Degraded, false, Reason::Healthy, "Nothing is wrong."),
+        None => condition(
+            ConditionType::Degraded,
+            false,
+            Reason::Healthy,
+            "Nothing is wrong.",
+        ),
     };
     vec![
-        condition(ConditionType::Ready, is_ready, ready_reason, failure.unwrap_or(&report.message)),
+        condition(
+            ConditionType::Ready,
+            is_ready,
+            ready_reason,
+            failure.unwrap_or(&report.message),
+        ),
         available,
-        condition(ConditionType::Progressing, progressing, progress, &report.message),
+        condition(
+            ConditionType::Progressing,
+            progressing,
+            progress,
+            &report.message,
+        ),
         degraded,
     ]
 }
@@ -144,7 +179,10 @@ pub fn needs_write(old: Option<&ZooKeeperEnsembleStatus>, new: &ZooKeeperEnsembl
 
 /// The report on an ensemble whose spec is refused: what runs is reported, and not touched.
 pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Report {
-    let trouble = Trouble { reason: Reason::InvalidSpec, message };
+    let trouble = Trouble {
+        reason: Reason::InvalidSpec,
+        message,
+    };
     let members: Vec<MemberReport> = observation
         .pods
         .iter()
@@ -161,11 +199,17 @@ pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Re
             verdict: Verdict::Waiting(WaitingOn::Other("the spec to be corrected".to_owned())),
         })
         .collect();
-    let leaders = members.iter().filter(|m| m.role == MemberRole::Leader).count();
+    let leaders = members
+        .iter()
+        .filter(|m| m.role == MemberRole::Leader)
+        .count();
     Report {
         members,
         available: leaders == 1,
-        revision: observation.stateful_set.as_ref().and_then(|s| s.template.clone()),
+        revision: observation
+            .stateful_set
+            .as_ref()
+            .and_then(|s| s.template.clone()),
         ..Report::trouble(Phase::Invalid, trouble)
     }
 }

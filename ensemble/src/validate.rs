@@ -79,14 +79,20 @@ pub struct Invalid {
 /// The sentence of a spec with problems: all of them, and what happens meanwhile.
 pub fn invalid_message(problems: &[Invalid]) -> String {
     let all: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    format!("{}. The running ensemble is left as it is until the spec is corrected.", all.join("; "))
+    format!(
+        "{}. The running ensemble is left as it is until the spec is corrected.",
+        all.join("; ")
+    )
 }
 
 struct Problems(Vec<Invalid>);
 
 impl Problems {
     fn add(&mut self, field: impl Into<String>, problem: impl Into<String>) {
-        self.0.push(Invalid { field: field.into(), problem: problem.into() });
+        self.0.push(Invalid {
+            field: field.into(),
+            problem: problem.into(),
+        });
     }
 
     fn range(&mut self, field: &str, value: Option<i32>, min: i32, max: i32) {
@@ -119,11 +125,18 @@ pub fn validate(
     let size = validate_replicas(spec.replicas, &mut problems);
     let id_offset = spec.id_offset.unwrap_or(0);
     problems.range("spec.idOffset", spec.id_offset, 0, 80);
-    let (image, version) = validate_image(spec.image.as_deref(), spec.version.as_deref(), &mut problems);
+    let (image, version) = validate_image(
+        spec.image.as_deref(),
+        spec.version.as_deref(),
+        &mut problems,
+    );
     let settings = validate_settings(&spec.config.clone().unwrap_or_default(), &mut problems);
     let jvm = spec.jvm.clone().unwrap_or_default();
     let heap_mib = parse_heap(jvm.heap.as_deref().unwrap_or("512Mi")).unwrap_or_else(|| {
-        problems.add("spec.jvm.heap", "use a whole number with Mi or Gi, such as 512Mi");
+        problems.add(
+            "spec.jvm.heap",
+            "use a whole number with Mi or Gi, such as 512Mi",
+        );
         0
     });
     for option in &jvm.additional_options {
@@ -177,7 +190,9 @@ pub fn validate(
 fn is_dns_label(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_lowercase())
         && !name.ends_with('-')
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+        && name
+            .chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
 fn validate_replicas(replicas: i32, problems: &mut Problems) -> u16 {
@@ -226,14 +241,20 @@ fn validate_image(
         }
     }
     if image.is_some_and(|i| i.is_empty() || i.contains(char::is_whitespace)) {
-        problems.add("spec.image", "an image reference is not empty and holds no white space");
+        problems.add(
+            "spec.image",
+            "an image reference is not empty and holds no white space",
+        );
     }
     match (image, version) {
         (Some(image), Some(version)) => (image.to_owned(), version.to_owned()),
         (Some(image), None) => (image.to_owned(), image.to_owned()),
         (None, version) => {
             let version = version.unwrap_or(DEFAULT_VERSION);
-            (format!("{DEFAULT_IMAGE_REPOSITORY}:{version}"), version.to_owned())
+            (
+                format!("{DEFAULT_IMAGE_REPOSITORY}:{version}"),
+                version.to_owned(),
+            )
         }
     }
 }
@@ -243,13 +264,43 @@ fn validate_settings(config: &Config, problems: &mut Problems) -> BTreeMap<Strin
         ("tickTime", config.tick_time, Some(2000), 100, 60_000),
         ("initLimit", config.init_limit, Some(10), 1, 1000),
         ("syncLimit", config.sync_limit, Some(5), 1, 1000),
-        ("minSessionTimeout", config.min_session_timeout, None, 1, 3_600_000),
-        ("maxSessionTimeout", config.max_session_timeout, None, 1, 3_600_000),
-        ("maxClientCnxns", config.max_client_cnxns, Some(60), 0, 100_000),
+        (
+            "minSessionTimeout",
+            config.min_session_timeout,
+            None,
+            1,
+            3_600_000,
+        ),
+        (
+            "maxSessionTimeout",
+            config.max_session_timeout,
+            None,
+            1,
+            3_600_000,
+        ),
+        (
+            "maxClientCnxns",
+            config.max_client_cnxns,
+            Some(60),
+            0,
+            100_000,
+        ),
         ("snapCount", config.snap_count, None, 2, 100_000_000),
         ("preAllocSize", config.pre_alloc_size, None, 64, 4_194_304),
-        ("autopurge.snapRetainCount", config.autopurge_snap_retain_count, Some(3), 3, 1000),
-        ("autopurge.purgeInterval", config.autopurge_purge_interval, Some(1), 1, 8760),
+        (
+            "autopurge.snapRetainCount",
+            config.autopurge_snap_retain_count,
+            Some(3),
+            3,
+            1000,
+        ),
+        (
+            "autopurge.purgeInterval",
+            config.autopurge_purge_interval,
+            Some(1),
+            1,
+            8760,
+        ),
     ];
     let mut settings = BTreeMap::new();
     for (key, value, default, min, max) in typed {
@@ -261,7 +312,10 @@ fn validate_settings(config: &Config, problems: &mut Problems) -> BTreeMap<Strin
     if let (Some(min), Some(max)) = (config.min_session_timeout, config.max_session_timeout)
         && min > max
     {
-        problems.add("spec.config", "minSessionTimeout must not exceed maxSessionTimeout");
+        problems.add(
+            "spec.config",
+            "minSessionTimeout must not exceed maxSessionTimeout",
+        );
     }
     for (key, value) in &config.additional {
         let field = format!("spec.config.additional[{key}]");
@@ -291,11 +345,21 @@ fn validate_settings(config: &Config, problems: &mut Problems) -> BTreeMap<Strin
 fn validate_pod(pod: &Pod, problems: &mut Problems) {
     for key in pod.labels.keys() {
         if key.starts_with("app.kubernetes.io/") || key.contains("bellwether.dev/") {
-            problems.add("spec.pod.labels", format!("{key}: the operator selects pods by this label"));
+            problems.add(
+                "spec.pod.labels",
+                format!("{key}: the operator selects pods by this label"),
+            );
         }
     }
-    for key in pod.annotations.keys().filter(|k| k.contains("bellwether.dev/")) {
-        problems.add("spec.pod.annotations", format!("{key}: this annotation belongs to the operator"));
+    for key in pod
+        .annotations
+        .keys()
+        .filter(|k| k.contains("bellwether.dev/"))
+    {
+        problems.add(
+            "spec.pod.annotations",
+            format!("{key}: this annotation belongs to the operator"),
+        );
     }
 }
 
@@ -323,7 +387,10 @@ mod tests {
     }
 
     fn problems(change: impl FnOnce(&mut ZooKeeperEnsembleSpec)) -> String {
-        let mut spec = ZooKeeperEnsembleSpec { replicas: 3, ..Default::default() };
+        let mut spec = ZooKeeperEnsembleSpec {
+            replicas: 3,
+            ..Default::default()
+        };
         change(&mut spec);
         let ensemble = ZooKeeperEnsemble::new("zk", spec);
         match validate(&ensemble, &context()) {
@@ -334,7 +401,10 @@ mod tests {
 
     #[test]
     fn three_replicas_are_a_complete_manifest() {
-        let spec = ZooKeeperEnsembleSpec { replicas: 3, ..Default::default() };
+        let spec = ZooKeeperEnsembleSpec {
+            replicas: 3,
+            ..Default::default()
+        };
         let valid = validate(&ZooKeeperEnsemble::new("zk", spec), &context()).unwrap();
         assert_eq!(valid.size, 3);
         assert_eq!(valid.image, "docker.io/library/zookeeper:3.9.5");
@@ -344,9 +414,13 @@ mod tests {
 
     #[test]
     fn even_zero_negative_and_large_sizes_are_refused_with_what_to_do() {
-        for (replicas, say) in
-            [(0, "delete"), (-1, "delete"), (2, "use 1 or 3"), (4, "use 3 or 5"), (15, "13 or fewer")]
-        {
+        for (replicas, say) in [
+            (0, "delete"),
+            (-1, "delete"),
+            (2, "use 1 or 3"),
+            (4, "use 3 or 5"),
+            (15, "13 or fewer"),
+        ] {
             let message = problems(|s| s.replicas = replicas);
             assert!(message.contains(say), "{replicas}: {message}");
         }
@@ -360,7 +434,10 @@ mod tests {
         let with = |key: &str, value: &str| {
             problems(|s| {
                 let additional = BTreeMap::from([(key.to_owned(), value.to_owned())]);
-                s.config = Some(Config { additional, ..Default::default() });
+                s.config = Some(Config {
+                    additional,
+                    ..Default::default()
+                });
             })
         };
         assert!(with("server.4", "x").contains("belongs to the operator"));

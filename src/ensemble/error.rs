@@ -4,7 +4,7 @@ use crate::backoff::Retry;
 
 /// An error of the ensemble controller.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub(crate) enum Error {
     /// Reading from the API server failed.
     #[error("cannot read {what}: {source}")]
     Read {
@@ -28,7 +28,7 @@ pub enum Error {
 
 /// What follows from an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Disposition {
+pub(crate) struct Disposition {
     /// When to try again.
     pub retry: Retry,
     /// Whether a person should hear of it.
@@ -37,38 +37,61 @@ pub struct Disposition {
 
 impl Error {
     /// A failed read.
-    pub fn read(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
-        move |source| Self::Read { what, source: Box::new(source) }
+    pub(crate) fn read(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Read {
+            what,
+            source: Box::new(source),
+        }
     }
 
     /// A failed write.
-    pub fn write(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
+    pub(crate) fn write(what: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let what = what.into();
-        move |source| Self::Write { what, source: Box::new(source) }
+        move |source| Self::Write {
+            what,
+            source: Box::new(source),
+        }
     }
 
     /// The one table from error to consequence.
-    pub fn disposition(&self) -> Disposition {
+    pub(crate) fn disposition(&self) -> Disposition {
         let code = match self {
             Self::Read { source, .. } | Self::Write { source, .. } => match source.as_ref() {
                 kube::Error::Api(status) => status.code,
                 _ => 0,
             },
-            Self::LeaseLost => return Disposition { retry: Retry::Slow, warn: false },
+            Self::LeaseLost => {
+                return Disposition {
+                    retry: Retry::Slow,
+                    warn: false,
+                };
+            }
         };
         match code {
             // Somebody else wrote in between: the next observation has it.
-            409 => Disposition { retry: Retry::Soon, warn: false },
+            409 => Disposition {
+                retry: Retry::Soon,
+                warn: false,
+            },
             // A missing right, or an object that the API server refuses: a person has to act.
-            403 | 422 => Disposition { retry: Retry::Slow, warn: true },
+            403 | 422 => Disposition {
+                retry: Retry::Slow,
+                warn: true,
+            },
             // The namespace or the object went away.
-            404 => Disposition { retry: Retry::Growing, warn: false },
-            _ => Disposition { retry: Retry::Growing, warn: true },
+            404 => Disposition {
+                retry: Retry::Growing,
+                warn: false,
+            },
+            _ => Disposition {
+                retry: Retry::Growing,
+                warn: true,
+            },
         }
     }
 
     /// Whether it is only somebody else's write in between.
-    pub fn is_conflict(&self) -> bool {
+    pub(crate) fn is_conflict(&self) -> bool {
         self.disposition().retry == Retry::Soon
     }
 }
@@ -78,17 +101,44 @@ mod tests {
     use super::*;
 
     fn api(code: u16) -> Error {
-        let status = kube::core::Status { code, ..Default::default() };
+        let status = kube::core::Status {
+            code,
+            ..Default::default()
+        };
         Error::write("x")(kube::Error::Api(Box::new(status)))
     }
 
     #[test]
     fn each_error_has_its_consequence() {
         assert!(api(409).is_conflict());
-        assert_eq!(api(403).disposition(), Disposition { retry: Retry::Slow, warn: true });
-        assert_eq!(api(422).disposition(), Disposition { retry: Retry::Slow, warn: true });
-        assert_eq!(api(404).disposition(), Disposition { retry: Retry::Growing, warn: false });
-        assert_eq!(api(500).disposition(), Disposition { retry: Retry::Growing, warn: true });
+        assert_eq!(
+            api(403).disposition(),
+            Disposition {
+                retry: Retry::Slow,
+                warn: true
+            }
+        );
+        assert_eq!(
+            api(422).disposition(),
+            Disposition {
+                retry: Retry::Slow,
+                warn: true
+            }
+        );
+        assert_eq!(
+            api(404).disposition(),
+            Disposition {
+                retry: Retry::Growing,
+                warn: false
+            }
+        );
+        assert_eq!(
+            api(500).disposition(),
+            Disposition {
+                retry: Retry::Growing,
+                warn: true
+            }
+        );
         assert!(!Error::LeaseLost.disposition().warn);
     }
 }

@@ -19,7 +19,7 @@ use crate::zookeeper::probe;
 
 /// What was carried out.
 #[derive(Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Whether the StatefulSet was written; then no disruptive step was taken.
     pub stateful_set_written: bool,
     /// The step that was carried out.
@@ -29,7 +29,7 @@ pub struct Outcome {
 }
 
 /// Carries out a plan as far as it goes.
-pub async fn execute(context: &Context, gathered: &Gathered, plan: &Plan) -> Outcome {
+pub(crate) async fn execute(context: &Context, gathered: &Gathered, plan: &Plan) -> Outcome {
     let mut outcome = Outcome::default();
     if let Err(failure) = try_execute(context, gathered, plan, &mut outcome).await {
         outcome.failure = Some(failure);
@@ -74,7 +74,11 @@ async fn try_execute(
 }
 
 fn check_lease(context: &Context) -> Result<(), Error> {
-    if *context.lease.borrow() { Ok(()) } else { Err(Error::LeaseLost) }
+    if *context.lease.borrow() {
+        Ok(())
+    } else {
+        Err(Error::LeaseLost)
+    }
 }
 
 fn resource(kind: ObjectKind) -> ApiResource {
@@ -110,7 +114,10 @@ async fn write(
             api.patch(&object.name, &params, &Patch::Apply(body)).await
         }
         Write::Merge => {
-            let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..Default::default() };
+            let params = PatchParams {
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..Default::default()
+            };
             api.patch(&object.name, &params, &Patch::Merge(body)).await
         }
     }
@@ -125,7 +132,14 @@ async fn take(
     namespace: &str,
     step: &Step,
 ) -> Result<bool, Error> {
-    let Step::RestartMember { pod, uid, resource_version, id, expect, reason } = step;
+    let Step::RestartMember {
+        pod,
+        uid,
+        resource_version,
+        id,
+        expect,
+        reason,
+    } = step;
     let now = match gathered.addresses.get(id) {
         Some(address) => probe(*address, *id).await,
         None => ServerReport::Unreachable("the pod has no address".to_owned()),

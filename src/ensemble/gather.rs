@@ -25,7 +25,7 @@ use super::error::Error;
 use crate::zookeeper::probe;
 
 /// Everything that one reconcile read.
-pub struct Gathered {
+pub(crate) struct Gathered {
     /// The ensemble itself.
     pub ensemble: ZooKeeperEnsemble,
     /// What the planner sees.
@@ -37,15 +37,17 @@ pub struct Gathered {
 }
 
 /// Reads everything. `None` when the ensemble does not exist.
-pub async fn gather(
+pub(crate) async fn gather(
     context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<Gathered>, Error> {
     let client = &context.client;
     let ensembles: Api<ZooKeeperEnsemble> = Api::namespaced(client.clone(), namespace);
-    let Some(ensemble) =
-        ensembles.get_opt(name).await.map_err(Error::read("the ZooKeeperEnsemble"))?
+    let Some(ensemble) = ensembles
+        .get_opt(name)
+        .await
+        .map_err(Error::read("the ZooKeeperEnsemble"))?
     else {
         return Ok(None);
     };
@@ -68,8 +70,18 @@ pub async fn gather(
     let mut observed: Vec<(PodObservation, Option<std::net::IpAddr>)> = pods
         .iter()
         .filter_map(|pod| {
-            let ordinal: u16 = pod.name_any().strip_prefix(name)?.strip_prefix('-')?.parse().ok()?;
-            let address = pod.status.as_ref()?.pod_ip.as_ref().and_then(|ip| ip.parse().ok());
+            let ordinal: u16 = pod
+                .name_any()
+                .strip_prefix(name)?
+                .strip_prefix('-')?
+                .parse()
+                .ok()?;
+            let address = pod
+                .status
+                .as_ref()?
+                .pod_ip
+                .as_ref()
+                .and_then(|ip| ip.parse().ok());
             Some((observe_pod(pod, ordinal), address))
         })
         .collect();
@@ -95,11 +107,19 @@ pub async fn gather(
     let prefix = format!("{name}-config-");
     let observation = Observation {
         now: Timestamp::now(),
-        stateful_set: sets.iter().find(|s| s.name_any() == name).map(observe_stateful_set),
+        stateful_set: sets
+            .iter()
+            .find(|s| s.name_any() == name)
+            .map(observe_stateful_set),
         pods,
         claims: claims
             .iter()
-            .filter_map(|c| c.name_any().strip_prefix(&format!("data-{name}-"))?.parse().ok())
+            .filter_map(|c| {
+                c.name_any()
+                    .strip_prefix(&format!("data-{name}-"))?
+                    .parse()
+                    .ok()
+            })
             .collect(),
         bootstrap: maps
             .iter()
@@ -111,7 +131,12 @@ pub async fn gather(
             .filter(|n| n.starts_with(&prefix))
             .collect::<BTreeSet<_>>(),
     };
-    Ok(Some(Gathered { ensemble, observation, live, addresses }))
+    Ok(Some(Gathered {
+        ensemble,
+        observation,
+        live,
+        addresses,
+    }))
 }
 
 async fn list<K>(
@@ -139,7 +164,10 @@ fn remember<K: Resource + Serialize>(
 ) {
     for object in objects {
         let name = object.meta().name.clone().unwrap_or_default();
-        live.insert((kind, name), serde_json::to_value(object).unwrap_or_default());
+        live.insert(
+            (kind, name),
+            serde_json::to_value(object).unwrap_or_default(),
+        );
     }
 }
 
@@ -167,7 +195,9 @@ fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
             .and_then(|r| u16::try_from(r).ok())
             .unwrap_or_default(),
         template: revision(template.and_then(|m| m.annotations.as_ref())),
-        update_revision: status.filter(|_| seen).and_then(|s| s.update_revision.clone()),
+        update_revision: status
+            .filter(|_| seen)
+            .and_then(|s| s.update_revision.clone()),
         inputs_hash: annotation(labels::INPUTS_HASH),
         rendered_by: annotation(labels::RENDERED_BY),
         terminating: set.metadata.deletion_timestamp.is_some(),
@@ -175,9 +205,11 @@ fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
 }
 
 fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
-    let ready = pod.status.iter().flat_map(|s| s.conditions.iter().flatten()).any(|c| {
-        c.type_ == "Ready" && c.status == "True"
-    });
+    let ready = pod
+        .status
+        .iter()
+        .flat_map(|s| s.conditions.iter().flatten())
+        .any(|c| c.type_ == "Ready" && c.status == "True");
     PodObservation {
         name: pod.name_any(),
         ordinal,
@@ -188,6 +220,9 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         state: observe_state(pod),
         ready,
+        created: pod
+            .creation_timestamp()
+            .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
         node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
         server: ServerReport::Unreachable("not asked yet".to_owned()),
     }
@@ -197,9 +232,13 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
 const PASSING: &[&str] = &["PodInitializing", "ContainerCreating"];
 
 fn observe_state(pod: &Pod) -> PodState {
-    let Some(status) = pod.status.as_ref() else { return PodState::Starting };
+    let Some(status) = pod.status.as_ref() else {
+        return PodState::Starting;
+    };
     let unschedulable = status.conditions.iter().flatten().find(|c| {
-        c.type_ == "PodScheduled" && c.status == "False" && c.reason.as_deref() == Some("Unschedulable")
+        c.type_ == "PodScheduled"
+            && c.status == "False"
+            && c.reason.as_deref() == Some("Unschedulable")
     });
     if let Some(condition) = unschedulable {
         return PodState::Failing {
@@ -228,7 +267,11 @@ fn observe_state(pod: &Pod) -> PodState {
         .iter()
         .flatten()
         .any(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()));
-    if running { PodState::Running } else { PodState::Starting }
+    if running {
+        PodState::Running
+    } else {
+        PodState::Starting
+    }
 }
 
 fn failing(container: &ContainerStatus) -> Option<PodState> {
@@ -250,7 +293,12 @@ fn failing(container: &ContainerStatus) -> Option<PodState> {
 }
 
 fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
-    let get = |key: &str| map.data.as_ref().and_then(|d| d.get(key)).filter(|v| !v.is_empty());
+    let get = |key: &str| {
+        map.data
+            .as_ref()
+            .and_then(|d| d.get(key))
+            .filter(|v| !v.is_empty())
+    };
     BootstrapPermission {
         initialize: get("initialize").and_then(|v| v.parse().ok()),
         until: get("until")
@@ -258,4 +306,3 @@ fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
             .and_then(|s| Timestamp::from_second(s).ok()),
     }
 }
-

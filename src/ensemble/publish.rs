@@ -17,7 +17,7 @@ use super::execute::Outcome;
 use super::gather::Gathered;
 
 /// Writes the status if it differs from what the ensemble carries.
-pub async fn status(
+pub(crate) async fn status(
     context: &Context,
     gathered: &Gathered,
     valid: Option<&ValidEnsemble>,
@@ -29,8 +29,11 @@ pub async fn status(
     let namespace = ensemble.namespace().unwrap_or_default();
     context.metrics.observe(&namespace, &name, report);
     // A conflict is somebody else's write in between; nobody needs to hear of it.
-    let failure =
-        outcome.failure.as_ref().filter(|f| !f.is_conflict()).map(ToString::to_string);
+    let failure = outcome
+        .failure
+        .as_ref()
+        .filter(|f| !f.is_conflict())
+        .map(ToString::to_string);
     let new = compute(
         StatusInput {
             name: &name,
@@ -70,7 +73,7 @@ async fn write_status(
 }
 
 /// Says that an ensemble cannot even be read. The API server's schema makes this rare.
-pub async fn unreadable(
+pub(crate) async fn unreadable(
     context: &Context,
     namespace: &str,
     name: &str,
@@ -88,23 +91,43 @@ pub async fn unreadable(
 }
 
 /// Publishes what happened in this pass.
-pub async fn events(context: &Context, gathered: &Gathered, plan: &Plan, outcome: &Outcome) {
+pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, outcome: &Outcome) {
     let old = gathered.ensemble.status.as_ref();
     let mut notes = Vec::new();
     if outcome.stateful_set_written
         && let Some(change) = list_change(gathered, plan)
     {
-        notes.push((EventType::Normal, "ServerListChanged", "ChangeServerList", change));
+        notes.push((
+            EventType::Normal,
+            "ServerListChanged",
+            "ChangeServerList",
+            change,
+        ));
     }
-    if let Some(Step::RestartMember { pod, reason, expect, .. }) = &outcome.step {
-        let word = if *expect == Expect::Leader { "RestartingLeader" } else { "RestartingMember" };
-        notes.push((EventType::Normal, word, "Restart", format!("Restarting {pod}: {reason}")));
+    if let Some(Step::RestartMember {
+        pod,
+        reason,
+        expect,
+        ..
+    }) = &outcome.step
+    {
+        let word = if *expect == Expect::Leader {
+            "RestartingLeader"
+        } else {
+            "RestartingMember"
+        };
+        notes.push((
+            EventType::Normal,
+            word,
+            "Restart",
+            format!("Restarting {pod}: {reason}"),
+        ));
     }
     if old.and_then(|o| o.phase) != Some(plan.report.phase) {
         let (kind, word) = match plan.report.phase {
             Phase::Ready => (EventType::Normal, "Ready"),
             Phase::Blocked => (EventType::Warning, "Blocked"),
-            Phase::Recovering => (EventType::Warning, "MemberDown"),
+            Phase::Recovering => (EventType::Normal, "Recovering"),
             Phase::Growing => (EventType::Normal, "Growing"),
             Phase::Shrinking => (EventType::Normal, "Shrinking"),
             Phase::Rolling => (EventType::Normal, "Rolling"),
@@ -124,8 +147,16 @@ pub async fn events(context: &Context, gathered: &Gathered, plan: &Plan, outcome
     if let (Some(leader), Some(old)) = (leader, old)
         && old.leader.as_ref() != Some(&leader)
     {
-        let from = old.leader.as_ref().map_or_else(String::new, |l| format!(", {l} before"));
-        notes.push((EventType::Normal, "LeaderElected", "Observe", format!("{leader} leads{from}")));
+        let from = old
+            .leader
+            .as_ref()
+            .map_or_else(String::new, |l| format!(", {l} before"));
+        notes.push((
+            EventType::Normal,
+            "LeaderElected",
+            "Observe",
+            format!("{leader} leads{from}"),
+        ));
     }
     let reference = gathered.ensemble.object_ref(&());
     for (type_, reason, action, note) in notes {
@@ -145,7 +176,12 @@ pub async fn events(context: &Context, gathered: &Gathered, plan: &Plan, outcome
 
 fn list_change(gathered: &Gathered, plan: &Plan) -> Option<String> {
     let new = &plan.report.revision.as_ref()?.voters;
-    match gathered.observation.stateful_set.as_ref().and_then(|s| s.template.as_ref()) {
+    match gathered
+        .observation
+        .stateful_set
+        .as_ref()
+        .and_then(|s| s.template.as_ref())
+    {
         Some(old) if old.voters == *new => None,
         Some(old) => Some(format!(
             "The server list becomes {{{new}}} after {{{}}}; members take it over one by one, the leader last",

@@ -179,8 +179,10 @@ fn cel_list(words: &[&str]) -> String {
 
 fn reserved_test() -> String {
     let names: Vec<&str> = RESERVED.iter().chain(TYPED).copied().collect();
-    let prefixes: Vec<String> =
-        RESERVED_PREFIXES.iter().map(|p| format!("k.startsWith('{p}')")).collect();
+    let prefixes: Vec<String> = RESERVED_PREFIXES
+        .iter()
+        .map(|p| format!("k.startsWith('{p}')"))
+        .collect();
     format!("k in {} || {}", cel_list(&names), prefixes.join(" || "))
 }
 

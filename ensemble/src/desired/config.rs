@@ -79,7 +79,10 @@ pub fn render(
     initialize: Option<ServerId>,
 ) -> RenderedRevision {
     let mut files = BTreeMap::from([
-        ("security.properties".to_owned(), SECURITY_PROPERTIES.to_owned()),
+        (
+            "security.properties".to_owned(),
+            SECURITY_PROPERTIES.to_owned(),
+        ),
         ("logback.xml".to_owned(), LOGBACK.to_owned()),
     ]);
     for id in voters.iter() {
@@ -88,18 +91,32 @@ pub fn render(
     // A member that leaves and restarts before it is gone must not vote; an observer never does.
     if let Some(last) = voters.last() {
         let leaver = ServerId(last.0 + 1);
-        files.insert(format!("zoo-{leaver}.cfg"), zoo_cfg(ensemble, voters, Some(leaver)));
+        files.insert(
+            format!("zoo-{leaver}.cfg"),
+            zoo_cfg(ensemble, voters, Some(leaver)),
+        );
     }
     if let Some(id) = initialize {
         files.insert("initialize".to_owned(), id.to_string());
     }
     let name = format!("{}-config-{}", ensemble.name, short_hash(&json!(files)));
-    RenderedRevision { revision: Revision { name, voters: voters.clone(), initialize }, files }
+    RenderedRevision {
+        revision: Revision {
+            name,
+            voters: voters.clone(),
+            initialize,
+        },
+        files,
+    }
 }
 
 fn zoo_cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<ServerId>) -> String {
     let mut lines: BTreeMap<String, String> = ensemble.settings.clone();
-    lines.extend(FIXED.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+    lines.extend(
+        FIXED
+            .iter()
+            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned())),
+    );
     lines.insert("clientPort".to_owned(), CLIENT_PORT.to_string());
     if observer.is_some() {
         lines.insert("peerType".to_owned(), "observer".to_owned());

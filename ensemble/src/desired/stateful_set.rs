@@ -225,7 +225,8 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         "-XX:+ExitOnOutOfMemoryError".to_owned(),
     ];
     jvm.extend(ensemble.jvm_options.iter().cloned());
-    let member = |check: &str| json!({ "command": ["/bellwether/bellwether-member", "probe", check] });
+    let member =
+        |check: &str| json!({ "command": ["/bellwether/bellwether-member", "probe", check] });
     let mut container = json!({
         "name": CONTAINER,
         "image": ensemble.image,
@@ -284,7 +285,10 @@ fn resources(ensemble: &ValidEnsemble) -> Value {
     if all.is_empty() {
         // The heap and as much again by half for the virtual machine itself and its buffers.
         let memory = format!("{}Mi", ensemble.heap_mib + ensemble.heap_mib / 2);
-        all.insert("requests".to_owned(), json!({ "cpu": "100m", "memory": memory }));
+        all.insert(
+            "requests".to_owned(),
+            json!({ "cpu": "100m", "memory": memory }),
+        );
     }
     Value::Object(all)
 }

@@ -7,7 +7,7 @@
 use crate::ids::{ServerId, Voters};
 use crate::observation::StatefulSetObservation;
 use crate::plan::view::View;
-use crate::safety::may_become_live;
+use crate::safety::{may_become_live, never_joins};
 use crate::validate::ValidEnsemble;
 
 /// The decision.
@@ -50,7 +50,7 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         change.initialize = view.template.initialize;
         change.bounce = None;
     }
-    change.replicas = replicas(ensemble, view, set, &change.voters);
+    change.replicas = replicas(view, set, &change.voters);
     change
 }
 
@@ -66,8 +66,11 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
     }
     match template.last() {
         // Restarted under the new list it would no longer vote; restarted under the old one it
-        // comes back as a follower, and then leaves without an election.
-        Some(leaver) if view.leader == Some(leaver) => change.bounce = Some(leaver),
+        // comes back as a follower, and then leaves without an election. Of two members the one
+        // that leaves would only be elected again, and the other has every acknowledged write.
+        Some(leaver) if view.leader == Some(leaver) && !never_joins(leaver, template) => {
+            change.bounce = Some(leaver);
+        }
         _ => {
             change.voters = Voters::first(size - 1, ensemble.id_offset);
             change.initialize = None;
@@ -86,12 +89,7 @@ fn turn_round(view: &View<'_>, wanted: &Voters) -> Option<Voters> {
 }
 
 /// A leaver's pod stays until every voter serves without it in its list.
-fn replicas(
-    ensemble: &ValidEnsemble,
-    view: &View<'_>,
-    set: &StatefulSetObservation,
-    voters: &Voters,
-) -> u16 {
+fn replicas(view: &View<'_>, set: &StatefulSetObservation, voters: &Voters) -> u16 {
     let size = u16::try_from(voters.len()).unwrap_or(u16::MAX);
     if size >= set.replicas {
         return size;
@@ -104,6 +102,9 @@ fn replicas(
         });
     // The leaver may lead still, if it was elected in the middle of the step.
     let leaver_leads = view.leader.is_some_and(|l| !voters.contains(l));
-    let _ = ensemble;
-    if done && !leaver_leads { size } else { set.replicas }
+    if done && !leaver_leads {
+        size
+    } else {
+        set.replicas
+    }
 }

@@ -12,8 +12,9 @@ use crate::observation::{PodState, Revision, ServerReport};
 use crate::plan::Step;
 use crate::plan::membership::Change;
 use crate::plan::roll::Roll;
-use crate::plan::view::View;
+use crate::plan::view::{Member, View};
 use crate::validate::ValidEnsemble;
+use jiff::SignedDuration;
 
 /// The plan's verdict on one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,13 +133,23 @@ pub struct Report {
 impl Report {
     /// A report without members.
     pub fn new(phase: Phase, message: String) -> Self {
-        Self { phase, message, members: Vec::new(), revision: None, available: false, trouble: None }
+        Self {
+            phase,
+            message,
+            members: Vec::new(),
+            revision: None,
+            available: false,
+            trouble: None,
+        }
     }
 
     /// A report of trouble.
     pub fn trouble(phase: Phase, trouble: Trouble) -> Self {
         let message = trouble.message.clone();
-        Self { trouble: Some(trouble), ..Self::new(phase, message) }
+        Self {
+            trouble: Some(trouble),
+            ..Self::new(phase, message)
+        }
     }
 
     /// Says that nothing is carried out.
@@ -209,12 +220,24 @@ fn phase(view: &View<'_>, change: &Change, roll: &Roll, wanted: &Voters) -> Phas
         return Phase::Blocked;
     }
     let live = view.live();
-    let sizes = || live.iter().map(|v| v.len()).chain([change.voters.len(), wanted.len()]);
-    let moving = live.len() > 1 || change.voters != *wanted || view.template.voters != change.voters
+    let sizes = || {
+        live.iter()
+            .map(|v| v.len())
+            .chain([change.voters.len(), wanted.len()])
+    };
+    let moving = live.len() > 1
+        || change.voters != *wanted
+        || view.template.voters != change.voters
         || view.members.len() > wanted.len();
     if moving {
-        let from = sizes().find(|s| *s != wanted.len()).unwrap_or(view.members.len());
-        return if from < wanted.len() { Phase::Growing } else { Phase::Shrinking };
+        let from = sizes()
+            .find(|s| *s != wanted.len())
+            .unwrap_or(view.members.len());
+        return if from < wanted.len() {
+            Phase::Growing
+        } else {
+            Phase::Shrinking
+        };
     }
     if view.members.values().any(|m| m.outdated) {
         return Phase::Rolling;
@@ -222,8 +245,15 @@ fn phase(view: &View<'_>, change: &Change, roll: &Roll, wanted: &Voters) -> Phas
     if view.is_finished() {
         return Phase::Ready;
     }
-    if view.serving.is_empty() { Phase::Starting } else { Phase::Recovering }
+    if view.serving.is_empty() {
+        Phase::Starting
+    } else {
+        Phase::Recovering
+    }
 }
+
+/// How long a new pod may take to serve before that is worth a person's attention.
+const START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 /// Members that are away although nothing asked them to be.
 fn trouble(view: &View<'_>, phase: Phase) -> Option<Trouble> {
@@ -233,7 +263,11 @@ fn trouble(view: &View<'_>, phase: Phase) -> Option<Trouble> {
             message: format!(
                 "Pod {} cannot run: {reason}{}.",
                 m.pod.name,
-                if message.is_empty() { String::new() } else { format!(" ({message})") }
+                if message.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({message})")
+                }
             ),
         }),
         _ => None,
@@ -241,7 +275,10 @@ fn trouble(view: &View<'_>, phase: Phase) -> Option<Trouble> {
     if failing.is_some() {
         return failing;
     }
-    (phase == Phase::Recovering).then(|| Trouble {
+    // A pod that was just made is on its way; nobody has to hear of it.
+    let late = |m: &Member<'_>| !m.serves() && view.now.duration_since(m.pod.created) >= START_TIME;
+    let away_too_long = view.members.values().any(late);
+    (phase == Phase::Recovering && away_too_long).then(|| Trouble {
         reason: Reason::MemberDown,
         message: format!("{} serve(s); {}.", serving(view), away(view)),
     })
@@ -284,22 +321,35 @@ fn message(
     match phase {
         Phase::Ready => format!(
             "All {size} members serve; {} leads.",
-            view.leader.map_or_else(String::new, |l| pod_name(&ensemble.name, view.ordinal(l)))
+            view.leader
+                .map_or_else(String::new, |l| pod_name(&ensemble.name, view.ordinal(l)))
         ),
         Phase::Starting => {
             let away = away(view);
-            format!("{} members serve: {away}. Members elect a leader when a majority is up.", serving(view))
+            format!(
+                "{} members serve: {away}. Members elect a leader when a majority is up.",
+                serving(view)
+            )
         }
         Phase::Recovering => format!("{} members serve: {}.", serving(view), away(view)),
         Phase::Growing | Phase::Shrinking => {
-            let word = if phase == Phase::Growing { "Growing" } else { "Shrinking" };
+            let word = if phase == Phase::Growing {
+                "Growing"
+            } else {
+                "Shrinking"
+            };
             let step = if view.template.voters == change.voters {
                 format!("the server list is {{{}}}", change.voters)
             } else {
                 format!("the next server list is {{{}}}", change.voters)
             };
-            let held = change.held.as_ref().map_or_else(String::new, |h| format!(" Held: {h}."));
-            format!("{word} to {size} in steps of one member; {step}. {doing}{held}").trim_end().to_owned()
+            let held = change
+                .held
+                .as_ref()
+                .map_or_else(String::new, |h| format!(" Held: {h}."));
+            format!("{word} to {size} in steps of one member; {step}. {doing}{held}")
+                .trim_end()
+                .to_owned()
         }
         _ => doing,
     }

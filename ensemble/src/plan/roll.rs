@@ -16,7 +16,7 @@ use crate::observation::{PodState, ServerReport, StatefulSetObservation};
 use crate::plan::report::{Trouble, Verdict, WaitingOn};
 use crate::plan::view::{Member, View};
 use crate::plan::{Expect, Step};
-use crate::safety::{can_join, holds_majority, may_restart};
+use crate::safety::{can_join, holds_majority, may_restart, never_joins};
 use bellwether_api::ensemble::status::Reason;
 
 /// The roll as planned.
@@ -62,7 +62,8 @@ pub fn plan_roll(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<S
         });
     }
     for member in view.members.values() {
-        roll.verdicts.push((member.id, verdict(view, member, &choice)));
+        roll.verdicts
+            .push((member.id, verdict(view, member, &choice)));
     }
     roll
 }
@@ -104,7 +105,11 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
         return Choice::Wait(WaitingOn::OneLeader);
     }
     if let Some(idle) = outdated.iter().find(|m| m.is_idle()) {
-        return Choice::Restart(idle.id, Expect::Idle, format!("{}; it takes part in no quorum", reason(view, idle)));
+        return Choice::Restart(
+            idle.id,
+            Expect::Idle,
+            format!("{}; it takes part in no quorum", reason(view, idle)),
+        );
     }
     let joins = |m: &Member<'_>| can_join(m.id, m.voters, &view.serving, view.leader);
     if let Some(joining) = updated().find(|m| !m.serves() && joins(m)) {
@@ -118,19 +123,31 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     };
     if let Some(leaver) = bounce {
         return match restart_is_safe(view, leaver) {
-            Ok(()) => Choice::Restart(leaver, Expect::Leader, "it leads and is about to leave".to_owned()),
+            Ok(()) => Choice::Restart(
+                leaver,
+                Expect::Leader,
+                "it leads and is about to leave".to_owned(),
+            ),
             Err(waiting) => Choice::Wait(waiting),
         };
     }
     // A leaver that was elected in the middle of the step: the voters that restarted without it in
-    // their list cannot follow it.
-    if let Some(leaver) = view.members.get(&leader).filter(|m| !view.template.voters.contains(m.id)) {
-        return Choice::Restart(leaver.id, Expect::Leader, "it leads and is about to leave".to_owned());
+    // their list cannot follow it. Of two members the one that stays restarts alone into its list.
+    let leaves =
+        |m: &&Member<'_>| !view.template.voters.contains(m.id) && !never_joins(m.id, m.voters);
+    if let Some(leaver) = view.members.get(&leader).filter(leaves) {
+        return Choice::Restart(
+            leaver.id,
+            Expect::Leader,
+            "it leads and is about to leave".to_owned(),
+        );
     }
     let mut waiting = None;
     for follower in outdated.iter().filter(|m| m.id != leader) {
         match restart_is_safe(view, follower.id) {
-            Ok(()) => return Choice::Restart(follower.id, Expect::Follower, reason(view, follower)),
+            Ok(()) => {
+                return Choice::Restart(follower.id, Expect::Follower, reason(view, follower));
+            }
             Err(w) => waiting = waiting.or(Some(w)),
         }
     }
@@ -139,11 +156,18 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     }
     match restart_is_safe(view, leader) {
         Ok(()) if outdated.iter().any(|m| m.id == leader) => {
-            let why = outdated.iter().find(|m| m.id == leader).map_or_else(String::new, |m| reason(view, m));
-            Choice::Restart(leader, Expect::Leader, format!("{why}; it leads, and all others are done"))
+            let why = outdated
+                .iter()
+                .find(|m| m.id == leader)
+                .map_or_else(String::new, |m| reason(view, m));
+            Choice::Restart(
+                leader,
+                Expect::Leader,
+                format!("{why}; it leads, and all others are done"),
+            )
         }
         Ok(()) => Choice::Nothing,
-        Err(waiting) => Choice::Wait(waiting),
+        Err(waiting) => roll_forward(view, &outdated, leader).unwrap_or(Choice::Wait(waiting)),
     }
 }
 
@@ -154,14 +178,26 @@ fn roll_forward(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> 
     let stuck: Voters = view
         .members
         .values()
-        .filter(|m| !m.outdated && m.is_idle() && m.answers() && !m.pod.ready)
+        .filter(|m| !m.outdated && m.answers() && (m.is_idle() || never_joins(m.id, m.voters)))
+        .filter(|m| !m.serves())
         .map(|m| m.id)
         .collect();
-    let next = outdated.iter().find(|m| m.id != leader)?;
+    let next = outdated
+        .iter()
+        .find(|m| m.id != leader)
+        .or(outdated.first())?;
     let together = stuck.union(&Voters::from_iter([next.id]));
     (!stuck.is_empty() && holds_majority(&together, &view.template.voters)).then(|| {
-        let why = format!("{}; server(s) {stuck} cannot join before it", reason(view, next));
-        Choice::Restart(next.id, Expect::Follower, why)
+        let why = format!(
+            "{}; server(s) {stuck} cannot join before it",
+            reason(view, next)
+        );
+        let expect = if next.id == leader {
+            Expect::Leader
+        } else {
+            Expect::Follower
+        };
+        Choice::Restart(next.id, expect, why)
     })
 }
 
@@ -176,7 +212,10 @@ fn reason(view: &View<'_>, member: &Member<'_>) -> String {
     if member.voters == new {
         "its pod template changed".to_owned()
     } else {
-        format!("its server list changes from {{{}}} to {{{new}}}", member.voters)
+        format!(
+            "its server list changes from {{{}}} to {{{new}}}",
+            member.voters
+        )
     }
 }
 
@@ -188,7 +227,11 @@ fn failing(member: &Member<'_>) -> Option<Trouble> {
                 "pod {} cannot run: {reason}{}. No further member is restarted until it runs; \
                  correct or revert the spec",
                 member.pod.name,
-                if message.is_empty() { String::new() } else { format!(" ({message})") },
+                if message.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({message})")
+                },
             ),
         }),
         _ => None,
@@ -219,7 +262,9 @@ fn verdict(view: &View<'_>, member: &Member<'_>, choice: &Choice) -> Verdict {
         });
     }
     match (&member.pod.server, &member.pod.state) {
-        (ServerReport::Serving { role, .. }, _) if *role != MemberRole::Looking => Verdict::UpToDate,
+        (ServerReport::Serving { role, .. }, _) if *role != MemberRole::Looking => {
+            Verdict::UpToDate
+        }
         (_, PodState::Failing { reason, .. }) => {
             Verdict::Waiting(WaitingOn::Other(format!("its pod to run: {reason}")))
         }
@@ -229,5 +274,7 @@ fn verdict(view: &View<'_>, member: &Member<'_>, choice: &Choice) -> Verdict {
 }
 
 fn pod_of(view: &View<'_>, id: ServerId) -> String {
-    view.members.get(&id).map_or_else(|| id.to_string(), |m| m.pod.name.clone())
+    view.members
+        .get(&id)
+        .map_or_else(|| id.to_string(), |m| m.pod.name.clone())
 }

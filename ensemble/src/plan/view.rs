@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bellwether_api::ensemble::MemberRole;
+use jiff::Timestamp;
 
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
@@ -94,6 +95,8 @@ pub struct View<'a> {
     pub leader: Option<ServerId>,
     /// How many members say that they lead.
     pub leaders: usize,
+    /// When all this was observed.
+    pub now: Timestamp,
     id_offset: u16,
 }
 
@@ -111,7 +114,10 @@ impl<'a> View<'a> {
         let mut members = BTreeMap::new();
         for pod in &observation.pods {
             let id = ServerId(pod.ordinal + 1 + ensemble.id_offset);
-            let revision = pod.revision.as_ref().ok_or_else(|| Unknown::Pod(pod.name.clone()))?;
+            let revision = pod
+                .revision
+                .as_ref()
+                .ok_or_else(|| Unknown::Pod(pod.name.clone()))?;
             if let ServerReport::Serving { voters, .. } = &pod.server
                 && *voters != revision.voters
             {
@@ -122,24 +128,38 @@ impl<'a> View<'a> {
                     says: revision.voters.clone(),
                 });
             }
-            let outdated = set.update_revision.is_none()
-                || pod.controller_revision != set.update_revision;
-            members.insert(id, Member { id, pod, voters: &revision.voters, outdated });
+            let outdated =
+                set.update_revision.is_none() || pod.controller_revision != set.update_revision;
+            members.insert(
+                id,
+                Member {
+                    id,
+                    pod,
+                    voters: &revision.voters,
+                    outdated,
+                },
+            );
         }
         let missing = (0..set.replicas)
             .filter(|o| observation.pods.iter().all(|p| p.ordinal != *o))
             .collect();
-        let votes = |m: &&Member<'_>| {
-            matches!(m.role(), MemberRole::Leader | MemberRole::Follower)
-        };
+        let votes = |m: &&Member<'_>| matches!(m.role(), MemberRole::Leader | MemberRole::Follower);
         let serving = members.values().filter(votes).map(|m| m.id).collect();
-        let answering = members.values().filter(|m| m.answers()).map(|m| m.id).collect();
+        let answering = members
+            .values()
+            .filter(|m| m.answers())
+            .map(|m| m.id)
+            .collect();
         let leading: Vec<ServerId> = members
             .values()
             .filter(|m| m.role() == MemberRole::Leader)
             .map(|m| m.id)
             .collect();
-        let leader = if let [one] = leading.as_slice() { Some(*one) } else { None };
+        let leader = if let [one] = leading.as_slice() {
+            Some(*one)
+        } else {
+            None
+        };
         Ok(Self {
             template,
             members,
@@ -148,6 +168,7 @@ impl<'a> View<'a> {
             answering,
             leader,
             leaders: leading.len(),
+            now: observation.now,
             id_offset: ensemble.id_offset,
         })
     }
@@ -155,7 +176,11 @@ impl<'a> View<'a> {
     /// The voter sets that are live: of every pod that may still run, and of the template, which
     /// every pod that is made now gets.
     pub fn live(&self) -> BTreeSet<&'a Voters> {
-        self.members.values().map(|m| m.voters).chain([&self.template.voters]).collect()
+        self.members
+            .values()
+            .map(|m| m.voters)
+            .chain([&self.template.voters])
+            .collect()
     }
 
     /// The ordinal of a server.
@@ -171,9 +196,9 @@ impl<'a> View<'a> {
             && self.leader.is_some()
             && self.members.len() == voters.len()
             && voters.iter().all(|id| {
-                self.members.get(&id).is_some_and(|m| {
-                    m.voters == voters && m.serves() && !m.pod.terminating
-                })
+                self.members
+                    .get(&id)
+                    .is_some_and(|m| m.voters == voters && m.serves() && !m.pod.terminating)
             })
     }
 }

@@ -1,0 +1,170 @@
+//! Whole changes, planned step by step in a small world: a StatefulSet controller, pods that start,
+//! and servers that elect and follow as ZooKeeper's do. Each change is one readable golden text.
+
+#[path = "roll/world.rs"]
+mod world;
+
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use world::World;
+
+/// Runs a change to its end and returns the story.
+fn story(world: &mut World) -> String {
+    let mut text = String::new();
+    let mut last = String::new();
+    for _ in 0..400 {
+        let Some(line) = world.reconcile() else { break };
+        if line != last {
+            let _ = writeln!(text, "{line}");
+            last = line;
+        }
+    }
+    text.push_str(&world.summary());
+    text
+}
+
+#[test]
+fn three_members_start() {
+    let mut world = World::new(3);
+    insta::assert_snapshot!(story(&mut world));
+}
+
+#[test]
+fn growing_from_three_to_five_restarts_the_leader_last_in_each_step() {
+    let mut world = World::started(3);
+    world.elect(2);
+    world.scale(5);
+    insta::assert_snapshot!(story(&mut world));
+    assert!(world.leader_was_last_in_every_step());
+    assert_eq!(world.size(), 5);
+}
+
+#[test]
+fn growing_from_one_to_three_keeps_the_old_member_as_leader_first() {
+    let mut world = World::started(1);
+    world.scale(3);
+    insta::assert_snapshot!(story(&mut world));
+    assert_eq!(world.size(), 3);
+}
+
+#[test]
+fn shrinking_from_five_to_three_with_a_leaver_that_leads() {
+    let mut world = World::started(5);
+    world.elect(5);
+    world.scale(3);
+    insta::assert_snapshot!(story(&mut world));
+    assert_eq!(world.size(), 3);
+}
+
+#[test]
+fn a_configuration_change_restarts_each_member_once_and_the_leader_last() {
+    let mut world = World::started(5);
+    world.elect(2);
+    world.configure("snapCount", "5000");
+    insta::assert_snapshot!(story(&mut world));
+    assert!(world.leader_was_last_in_every_step());
+    assert_eq!(world.restarts(), [1, 1, 1, 1, 1]);
+}
+
+#[test]
+fn a_new_target_in_the_middle_turns_the_chain_round_with_two_voter_sets_at_most() {
+    for after in (1..60).step_by(2) {
+        let mut world = World::started(3);
+        world.scale(5);
+        for _ in 0..after {
+            world.reconcile();
+        }
+        world.scale(3);
+        story(&mut world);
+        assert_eq!(world.size(), 3, "turned round after {after} passes");
+    }
+}
+
+#[test]
+fn every_odd_pair_of_sizes_ends_in_the_wanted_size() {
+    for from in [1, 3, 5] {
+        for to in [1, 3, 5, 7] {
+            for leader in BTreeSet::from([1, from / 2 + 1, from]) {
+                let mut world = World::started(from);
+                world.elect(leader);
+                world.scale(i32::from(to));
+                story(&mut world);
+                assert_eq!(world.size(), to, "{from} -> {to} led by {leader}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_image_costs_one_member_and_reverting_heals() {
+    let mut world = World::started(3);
+    world.image("bad");
+    story(&mut world);
+    assert_eq!(world.down(), 1);
+    assert!(
+        world.message().contains("ImagePullBackOff"),
+        "{}",
+        world.message()
+    );
+    world.image("good");
+    story(&mut world);
+    assert_eq!(world.down(), 0);
+}
+
+#[test]
+fn unknown_leader_blocks_the_roll() {
+    let mut world = World::started(3);
+    world.configure("snapCount", "5000");
+    world.mute_all();
+    story(&mut world);
+    assert_eq!(world.restarts(), [0, 0, 0]);
+    assert!(
+        world.message().contains("nothing is known"),
+        "{}",
+        world.message()
+    );
+}
+
+#[test]
+fn a_paused_ensemble_is_left_alone() {
+    let mut world = World::started(3);
+    world.pause();
+    world.scale(5);
+    story(&mut world);
+    assert_eq!(world.size(), 3);
+    assert_eq!(world.restarts(), [0, 0, 0]);
+}
+
+#[test]
+fn a_new_operator_version_restarts_nothing() {
+    let mut world = World::started(3);
+    world.upgrade_operator();
+    story(&mut world);
+    assert_eq!(world.restarts(), [0, 0, 0]);
+    world.scale(5);
+    story(&mut world);
+    assert_eq!(world.size(), 5);
+}
+
+#[test]
+fn a_crash_of_any_member_at_any_moment_does_not_stop_the_chain() {
+    for victim in 1..=5 {
+        for moment in (0..40).step_by(3) {
+            let mut world = World::started(3);
+            world.scale(5);
+            for _ in 0..moment {
+                world.reconcile();
+            }
+            world.crash(victim);
+            story(&mut world);
+            assert_eq!(
+                world.size(),
+                5,
+                "server {victim} crashed after {moment} passes"
+            );
+        }
+    }
+}
