@@ -19,7 +19,11 @@ pub(crate) enum Command {
     /// Run the operator.
     Run(Run),
     /// Print the CustomResourceDefinitions, to apply with kubectl.
-    Crd,
+    Crd {
+        /// YAML documents, or one JSON list.
+        #[arg(long, value_enum, default_value = "yaml")]
+        format: CrdFormat,
+    },
 }
 
 /// How to run the operator.
@@ -54,5 +58,14 @@ pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// One JSON object a line.
+    Json,
+}
+
+/// How to print the CustomResourceDefinitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CrdFormat {
+    /// YAML documents.
+    Yaml,
+    /// One JSON list.
     Json,
 }

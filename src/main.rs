@@ -15,7 +15,7 @@ use clap::Parser;
 use kube::CustomResourceExt;
 use tracing_subscriber::EnvFilter;
 
-use arguments::{Arguments, Command, LogFormat};
+use arguments::{Arguments, Command, CrdFormat, LogFormat};
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -30,14 +30,20 @@ async fn main() -> anyhow::Result<()> {
             }
             run::run(arguments).await
         }
-        Command::Crd => print_crds(),
+        Command::Crd { format } => print_crds(format),
     }
 }
 
 #[allow(clippy::print_stdout, reason = "printing is what this command is for")]
-fn print_crds() -> anyhow::Result<()> {
-    for crd in [ZooKeeperEnsemble::crd(), LeaderElection::crd()] {
-        println!("---\n{}", serde_yaml::to_string(&crd)?.trim_end());
+fn print_crds(format: CrdFormat) -> anyhow::Result<()> {
+    let crds = [ZooKeeperEnsemble::crd(), LeaderElection::crd()];
+    match format {
+        CrdFormat::Json => println!("{}", serde_json::to_string(&crds)?),
+        CrdFormat::Yaml => {
+            for crd in crds {
+                println!("---\n{}", serde_yaml::to_string(&crd)?.trim_end());
+            }
+        }
     }
     Ok(())
 }

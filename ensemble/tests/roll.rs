@@ -1,10 +1,10 @@
 //! Whole changes, planned step by step in a small world: a StatefulSet controller, pods that start,
 //! and servers that elect and follow as ZooKeeper's do. Each change is one readable golden text.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 #[path = "roll/world.rs"]
 mod world;
-
-#![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
