@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Sourced by zkServer.sh and zkCli.sh: finds the configuration, the jars and the JVM's flags, with
+# the variables and defaults that ZooKeeper's own distribution documents.
+ZOOKEEPER_PREFIX=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ZOOCFGDIR=${ZOOCFGDIR:-$ZOOKEEPER_PREFIX/conf}
+
+if [ -f "$ZOOCFGDIR/zookeeper-env.sh" ]; then
+  . "$ZOOCFGDIR/zookeeper-env.sh"
+fi
+ZOOCFG=$ZOOCFGDIR/${ZOOCFG:-zoo.cfg}
+if [ -f "$ZOOCFGDIR/java.env" ]; then
+  . "$ZOOCFGDIR/java.env"
+fi
+ZOO_LOG_DIR=${ZOO_LOG_DIR:-$ZOOKEEPER_PREFIX/logs}
+
+if [ -n "${JAVA_HOME:-}" ]; then
+  JAVA=$JAVA_HOME/bin/java
+else
+  JAVA=java
+fi
+
+# The mounted configuration comes first, so that its logback.xml wins; the default one comes last.
+CLASSPATH=$ZOOCFGDIR${CLASSPATH:+:$CLASSPATH}
+for jar in "$ZOOKEEPER_PREFIX"/lib/*.jar; do
+  CLASSPATH=$CLASSPATH:$jar
+done
+CLASSPATH=$CLASSPATH:$ZOOKEEPER_PREFIX/conf
+export CLASSPATH
+
+# Heaps are in megabytes; a -Xmx in SERVER_JVMFLAGS or CLIENT_JVMFLAGS comes later and wins.
+SERVER_JVMFLAGS="-Xmx${ZK_SERVER_HEAP:-1000}m ${SERVER_JVMFLAGS:-}"
+CLIENT_JVMFLAGS="-Xmx${ZK_CLIENT_HEAP:-256}m ${CLIENT_JVMFLAGS:-}"
+export SERVER_JVMFLAGS CLIENT_JVMFLAGS

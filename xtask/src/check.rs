@@ -1,0 +1,105 @@
+//! `cargo xtask check`: formatting, lints, documentation, drift of generated files, dependencies.
+
+use anyhow::{Result, bail};
+
+use crate::{build::root, generate, process, progress};
+
+/// Runs every check; all of them, so that one run tells everything.
+pub(crate) fn check() -> Result<()> {
+    let mut failed = Vec::new();
+    let mut step = |name: &str, result: Result<()>| match result {
+        Ok(()) => progress::say(format!("ok      {name}")),
+        Err(error) => {
+            progress::say(format!("FAILED  {name}\n{error:#}"));
+            failed.push(name.to_owned());
+        }
+    };
+    step("formatting", cargo(&["fmt", "--all", "--check"], &[]));
+    step(
+        "lints",
+        cargo(
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--quiet",
+                "--",
+                "-D",
+                "warnings",
+            ],
+            &[],
+        ),
+    );
+    step(
+        "documentation",
+        cargo(
+            &["doc", "--workspace", "--no-deps", "--quiet"],
+            &[("RUSTDOCFLAGS", "-D warnings --document-private-items")],
+        ),
+    );
+    step("generated files", generate::check_drift());
+    step("pure crates", pure_crates());
+    if process::find_program("cargo-deny").is_some() {
+        step(
+            "dependencies",
+            cargo(
+                &["deny", "--offline", "check", "bans", "licenses", "sources"],
+                &[],
+            ),
+        );
+    } else {
+        progress::say(
+            "skipped dependencies: install cargo-deny to check licences (`cargo install cargo-deny --locked`)",
+        );
+    }
+    if !failed.is_empty() {
+        bail!("{} failed", failed.join(", "));
+    }
+    Ok(())
+}
+
+fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
+    let mut command = process::command("cargo", arguments);
+    command
+        .current_dir(root())
+        .envs(environment.iter().copied());
+    process::run(&mut command)
+}
+
+/// The crates that decide must not be able to talk to anything.
+fn pure_crates() -> Result<()> {
+    for package in [
+        "bellwether-api",
+        "bellwether-ensemble",
+        "bellwether-election",
+    ] {
+        let mut command = process::command(
+            "cargo",
+            [
+                "tree",
+                "--package",
+                package,
+                "--edges",
+                "normal",
+                "--prefix",
+                "none",
+            ],
+        );
+        let tree = process::output(command.current_dir(root()))?;
+        for banned in [
+            "tokio",
+            "kube-client",
+            "zookeeper-client",
+            "reqwest",
+            "hyper",
+        ] {
+            if tree
+                .lines()
+                .any(|line| line.split(' ').next() == Some(banned))
+            {
+                bail!("{package} depends on {banned}; it decides, so it must not talk to anything");
+            }
+        }
+    }
+    Ok(())
+}

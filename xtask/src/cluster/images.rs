@@ -1,0 +1,401 @@
+//! The images of the test cluster, made from Debian's and Maven's packages.
+//!
+//! | image | what it is |
+//! |---|---|
+//! | `docker.io/bellwether/pause:1` | holds a pod's namespaces |
+//! | `docker.io/library/zookeeper:VERSION` | Apache's jars with the official image's contract |
+//! | `docker.io/bellwether/e2e-clients:dev` | kazoo and Curator, with the programs of the tests |
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use super::{
+    config::PAUSE_IMAGE,
+    hash::{self, Inputs},
+    oci::{self, Image, Layer},
+    paths::Paths,
+    seed,
+};
+use crate::{process, progress};
+
+/// Changes when the way of building does.
+const RECIPE: &str = "1";
+
+/// The user of both images, as in the official one.
+const USER: u32 = 1000;
+
+/// The image with the clients of the tests.
+pub(crate) const CLIENTS_IMAGE: &str = "docker.io/bellwether/e2e-clients:dev";
+
+/// Debian's release in the images.
+const RELEASE: &str = "bookworm";
+
+const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// The built archives. Their names change with their content.
+#[derive(Clone, Debug)]
+pub(crate) struct Archives {
+    /// `pause` and ZooKeeper, which rarely change.
+    pub(crate) servers: PathBuf,
+    /// The clients, which change with the tests.
+    pub(crate) clients: PathBuf,
+}
+
+struct Keys {
+    rootfs: String,
+    servers: String,
+    libraries: String,
+    clients: String,
+}
+
+impl Keys {
+    fn of(paths: &Paths) -> Result<Self> {
+        let recipes = paths.recipes().join("images");
+        let inputs = |name: &str, base: &str| {
+            let inputs = Inputs::default()
+                .value("recipe", RECIPE)
+                .value("base", base);
+            inputs.tree(&recipes.join(name))
+        };
+        let rootfs = inputs("rootfs", RELEASE)?.key()?;
+        let servers = inputs("zookeeper", &rootfs)?
+            .tree(&recipes.join("pause"))?
+            .key()?;
+        let libraries = inputs("clients", &rootfs)?.key()?;
+        let clients = Inputs::default()
+            .value("base", &libraries)
+            .tree(&paths.clients())?
+            .key()?;
+        Ok(Self {
+            rootfs,
+            servers,
+            libraries,
+            clients,
+        })
+    }
+
+    fn archives(&self, paths: &Paths) -> Archives {
+        Archives {
+            servers: paths.cache.join(format!("servers-{}.tar", self.servers)),
+            clients: paths.cache.join(format!("clients-{}.tar", self.clients)),
+        }
+    }
+}
+
+/// Where the archives are, and whether they are there.
+pub(crate) fn locate(paths: &Paths) -> Result<(Archives, bool)> {
+    let archives = Keys::of(paths)?.archives(paths);
+    let built = archives.servers.exists() && archives.clients.exists();
+    Ok((archives, built))
+}
+
+/// Builds what is not in the cache.
+pub(crate) fn build(paths: &Paths) -> Result<Archives> {
+    let keys = Keys::of(paths)?;
+    let archives = keys.archives(paths);
+    if archives.servers.exists() && archives.clients.exists() {
+        return Ok(archives);
+    }
+    let rootfs = build_rootfs(paths, &keys.rootfs)?;
+    let builder = Builder {
+        paths,
+        base: Layer::from_archive(&rootfs)?,
+    };
+    if !archives.servers.exists() {
+        builder.build_servers(&archives.servers)?;
+    }
+    if !archives.clients.exists() {
+        builder.build_clients(&keys, &archives.clients)?;
+    }
+    Ok(archives)
+}
+
+/// Debian with a Java runtime: the layer below all images.
+fn build_rootfs(paths: &Paths, key: &str) -> Result<PathBuf> {
+    let archive = paths.cache.join(format!("rootfs-{key}.tar"));
+    if archive.exists() {
+        return Ok(archive);
+    }
+    let recipe = paths.recipes().join("images/rootfs");
+    let packages = words_of(&fs::read_to_string(recipe.join("packages.txt"))?)
+        .concat()
+        .join(",");
+    let partial = archive.with_extension("partial.tar");
+    let mut command = process::command(
+        "mmdebstrap",
+        [
+            "--variant=minbase",
+            "--skip=output/dev",
+            "--dpkgopt=path-exclude=/usr/share/doc/*",
+        ],
+    );
+    command.arg(format!("--include={packages}"));
+    command.arg(format!(
+        "--customize-hook='{}' \"$1\"",
+        recipe.join("customize.sh").display()
+    ));
+    command.arg(RELEASE).arg(&partial);
+    let title = "building the images' Debian with Java (about 2 minutes, once)";
+    progress::long_step(title, &mut command, &paths.build_log("rootfs"))?;
+    fs::rename(&partial, &archive)?;
+    Ok(archive)
+}
+
+/// The words of every line that is not a comment.
+fn words_of(text: &str) -> Vec<Vec<&str>> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines
+        .filter(|line| !line.starts_with('#'))
+        .map(|l| l.split_whitespace().collect())
+        .collect()
+}
+
+struct Builder<'a> {
+    paths: &'a Paths,
+    base: Layer,
+}
+
+impl Builder<'_> {
+    /// An empty directory to build in.
+    fn work(&self, name: &str) -> Result<PathBuf> {
+        let directory = self.paths.cache.join("work").join(name);
+        seed::remove(&directory)?;
+        fs::create_dir_all(&directory)?;
+        Ok(directory)
+    }
+
+    fn recipe(&self, name: &str) -> PathBuf {
+        self.paths.recipes().join("images").join(name)
+    }
+
+    fn build_servers(&self, archive: &Path) -> Result<()> {
+        let work = self.work("servers")?;
+        let mut images = vec![self.pause(&work)?];
+        let versions = fs::read_to_string(self.recipe("zookeeper/versions.txt"))?;
+        for words in words_of(&versions) {
+            let [version, metrics] = words[..] else {
+                bail!("versions.txt: {words:?} is not VERSION and METRICS-VERSION");
+            };
+            images.push(self.zookeeper(version, metrics, &work)?);
+        }
+        finish(&images, &work, archive)
+    }
+
+    fn pause(&self, work: &Path) -> Result<Image> {
+        let tree = work.join("pause");
+        fs::create_dir_all(&tree)?;
+        let mut compile = process::command("cc", ["-static", "-O2", "-s", "-o"]);
+        process::run(
+            compile
+                .arg(tree.join("pause"))
+                .arg(self.recipe("pause/pause.c")),
+        )?;
+        Ok(Image {
+            name: PAUSE_IMAGE.to_owned(),
+            layers: vec![Layer::from_tree(&tree, &work.join("pause.tar"))?],
+            config: json!({ "Entrypoint": ["/pause"], "User": "65535:65535" }),
+        })
+    }
+
+    fn zookeeper(&self, version: &str, metrics: &str, work: &Path) -> Result<Image> {
+        let recipe = self.recipe("zookeeper");
+        let tree = work.join(format!("zookeeper-{version}"));
+        let name = format!("apache-zookeeper-{version}-bin");
+        let home = tree.join(&name);
+        for directory in ["bin", "lib", "conf"] {
+            fs::create_dir_all(home.join(directory))?;
+        }
+        let mut maven = maven(&recipe, &home.join("lib"));
+        maven.arg(format!("-Dzookeeper.version={version}"));
+        maven.arg(format!("-Dmetrics.version={metrics}"));
+        let title = format!("fetching ZooKeeper {version}");
+        progress::long_step(&title, &mut maven, &self.paths.build_log("zookeeper"))?;
+        remove_foreign_libraries(&home.join("lib"))?;
+        // Apache's own scripts are in the layer below.
+        for script in ["zkServer.sh", "zkCli.sh", "zkCleanup.sh"] {
+            let target = Path::new("/opt/zookeeper-scripts").join(script);
+            // A link would make the script look for zkEnv.sh beside its target.
+            self.copy_from_base(&target, &home.join("bin").join(script))?;
+        }
+        fs::copy(recipe.join("zkEnv.sh"), home.join("bin/zkEnv.sh"))?;
+        fs::copy(
+            recipe.join("docker-entrypoint.sh"),
+            tree.join("docker-entrypoint.sh"),
+        )?;
+        fs::copy(recipe.join("logback.xml"), home.join("conf/logback.xml"))?;
+        for directory in ["conf", "data", "datalog", "logs"] {
+            let directory = tree.join(directory);
+            fs::create_dir_all(&directory)?;
+            chown(&directory, Some(USER), Some(USER))?;
+        }
+        fs::copy(recipe.join("logback.xml"), tree.join("conf/logback.xml"))?;
+        let layer = Layer::from_tree(&tree, &work.join(format!("zookeeper-{version}.tar")))?;
+        Ok(Image {
+            name: format!("docker.io/library/zookeeper:{version}"),
+            layers: vec![self.base.clone(), layer],
+            config: json!({
+                "Env": [
+                    format!("PATH=/{name}/bin:{SYSTEM_PATH}"),
+                    "ZOOCFGDIR=/conf",
+                    "ZOO_CONF_DIR=/conf",
+                    "ZOO_DATA_DIR=/data",
+                    "ZOO_DATA_LOG_DIR=/datalog",
+                    "ZOO_LOG_DIR=/logs",
+                ],
+                "WorkingDir": format!("/{name}"),
+                "Entrypoint": ["/docker-entrypoint.sh"],
+                "Cmd": ["zkServer.sh", "start-foreground"],
+                "Volumes": { "/data": {}, "/datalog": {}, "/logs": {} },
+                "ExposedPorts":
+                    { "2181/tcp": {}, "2888/tcp": {}, "3888/tcp": {}, "8080/tcp": {} },
+            }),
+        })
+    }
+
+    /// Takes one file out of the lowest layer.
+    fn copy_from_base(&self, file: &Path, to: &Path) -> Result<()> {
+        let mut tar = process::command("tar", ["--extract", "--to-stdout", "--file"]);
+        tar.arg(self.base.file())
+            .arg(format!(".{}", file.display()));
+        fs::write(to, process::output(&mut tar)?)?;
+        Ok(fs::set_permissions(to, fs::Permissions::from_mode(0o755))?)
+    }
+
+    /// kazoo and Curator: fetched once, not for every change of a test's program.
+    fn build_client_libraries(&self, key: &str) -> Result<PathBuf> {
+        let archive = self.paths.cache.join(format!("libraries-{key}.tar"));
+        if archive.exists() {
+            return Ok(archive);
+        }
+        let work = self.work("libraries")?;
+        let tree = work.join("tree");
+        fs::create_dir_all(tree.join("clients/lib"))?;
+        let recipe = self.recipe("clients");
+        progress::long_step(
+            "fetching Curator",
+            &mut maven(&recipe, &tree.join("clients/lib")),
+            &self.paths.build_log("curator"),
+        )?;
+        remove_foreign_libraries(&tree.join("clients/lib"))?;
+        let mut pip = process::command("pip3", ["install", "--no-compile", "--target"]);
+        pip.arg(tree.join("clients/python")).arg("--requirement");
+        pip.arg(recipe.join("requirements.txt"));
+        // The host may forbid pip to touch its own Python: this does not.
+        pip.env("PIP_BREAK_SYSTEM_PACKAGES", "1");
+        progress::long_step("fetching kazoo", &mut pip, &self.paths.build_log("kazoo"))?;
+        let partial = archive.with_extension("partial");
+        Layer::from_tree(&tree, &partial)?;
+        fs::rename(&partial, &archive)?;
+        Ok(archive)
+    }
+
+    fn build_clients(&self, keys: &Keys, archive: &Path) -> Result<()> {
+        let libraries = self.build_client_libraries(&keys.libraries)?;
+        let work = self.work("clients")?;
+        let (tree, jars) = (work.join("tree"), work.join("libraries"));
+        fs::create_dir_all(tree.join("clients/classes"))?;
+        fs::create_dir_all(&jars)?;
+        let mut unpack = process::command("tar", ["--extract", "--file"]);
+        process::run(unpack.arg(&libraries).arg("--directory").arg(&jars))?;
+        let sources = self.paths.clients();
+        for file in hash::files_below(&sources)? {
+            let relative = file.strip_prefix(&sources)?;
+            let to = tree.join("clients").join(relative);
+            fs::create_dir_all(to.parent().context("a file with a parent")?)?;
+            fs::copy(&file, &to)?;
+        }
+        compile_java(
+            &sources,
+            &jars.join("clients/lib"),
+            &tree.join("clients/classes"),
+        )?;
+        let image = Image {
+            name: CLIENTS_IMAGE.to_owned(),
+            layers: vec![
+                self.base.clone(),
+                Layer::from_archive(&libraries)?,
+                Layer::from_tree(&tree, &work.join("clients.tar"))?,
+            ],
+            config: json!({
+                "User": format!("{USER}:{USER}"),
+                "Env": [
+                    format!("PATH={SYSTEM_PATH}"),
+                    "CLASSPATH=/clients/lib/*:/clients/classes",
+                    "PYTHONPATH=/clients/python:/clients",
+                    "PYTHONUNBUFFERED=1",
+                    "PYTHONDONTWRITEBYTECODE=1",
+                ],
+                "WorkingDir": "/clients",
+                "Cmd": ["sleep", "infinity"],
+            }),
+        };
+        finish(&[image], &work, archive)
+    }
+}
+
+fn finish(images: &[Image], work: &Path, archive: &Path) -> Result<()> {
+    let partial = archive.with_extension("partial");
+    oci::write_archive(images, work, &partial)?;
+    fs::rename(&partial, archive)?;
+    seed::remove(work)
+}
+
+fn maven(recipe: &Path, out: &Path) -> std::process::Command {
+    let mut command = process::command("mvn", ["-q", "-B", "-f"]);
+    command
+        .arg(recipe.join("pom.xml"))
+        .arg("dependency:copy-dependencies");
+    command.arg(format!("-DoutputDirectory={}", out.display()));
+    command
+}
+
+/// Native libraries for systems that no container has.
+fn remove_foreign_libraries(directory: &Path) -> Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.contains("-osx-") || name.contains("-windows-") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn compile_java(sources: &Path, jars: &Path, classes: &Path) -> Result<()> {
+    let files: Vec<PathBuf> = hash::files_below(sources)?
+        .into_iter()
+        .filter(|file| {
+            file.extension()
+                .is_some_and(|extension| extension == "java")
+        })
+        .collect();
+    if files.is_empty() {
+        return Ok(());
+    }
+    let mut javac = process::command("javac", ["--release", "17", "-nowarn", "-cp"]);
+    javac
+        .arg(format!("{}/*", jars.display()))
+        .arg("-d")
+        .arg(classes)
+        .args(files);
+    process::run(&mut javac)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_skip_comments_and_empty_lines() {
+        assert_eq!(
+            words_of("# a\n\n3.9.5 3.9.4\n x\n"),
+            [vec!["3.9.5", "3.9.4"], vec!["x"]]
+        );
+    }
+}

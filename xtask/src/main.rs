@@ -1,0 +1,69 @@
+//! The project's own commands: `cargo xtask ...`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod build;
+mod check;
+mod cluster;
+mod generate;
+mod image;
+mod install;
+mod process;
+mod progress;
+mod tests;
+
+/// The project's own commands.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(flatten)]
+    target: cluster::Target,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// A real Kubernetes cluster on this machine, or an existing one.
+    #[command(subcommand)]
+    Cluster(cluster::Command),
+    /// Run every test, end-to-end tests on a real cluster among them
+    Test(tests::Arguments),
+    /// Formatting, lints, documentation, generated files, dependencies
+    Check,
+    /// Write everything in the tree that is generated: CRDs, API reference, chart values
+    Gen,
+    /// Build the operator's static programs into dist/
+    Dist {
+        /// Optimized
+        #[arg(long)]
+        release: bool,
+    },
+    /// Build the operator, start the cluster and install the chart
+    Install,
+}
+
+fn done((): ()) -> ExitCode {
+    ExitCode::SUCCESS
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let result = match arguments.command {
+        Command::Cluster(command) => cluster::run(command, &arguments.target),
+        Command::Test(test) => tests::test(&test, &arguments.target).map(done),
+        Command::Check => check::check().map(done),
+        Command::Gen => generate::generate().map(done),
+        Command::Dist { release } => build::dist(release).map(done),
+        Command::Install => install::operator(&arguments.target).map(|_| ExitCode::SUCCESS),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Running other programs, with errors that say what they said.
+
+use std::{
+    ffi::OsStr,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// How much of a failed program's output an error shows.
+const SHOWN_LINES: usize = 15;
+
+/// A command from a program and its arguments.
+pub(crate) fn command<I, S>(program: impl AsRef<OsStr>, arguments: I) -> Command
+where
+    I: IntoIterator<Item = S>,
+    S: AsRef<OsStr>,
+{
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command
+}
+
+/// Runs to the end and returns standard output; failure carries standard error.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("run {}", name(command)))?;
+    checked(command, output)
+}
+
+/// Runs to the end, quietly unless it fails.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    output(command).map(drop)
+}
+
+/// Runs with `input` on standard input and returns standard output.
+pub(crate) fn feed(command: &mut Command, input: &[u8]) -> Result<String> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("run {}", name(command)))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ends without reading shows in its exit status.
+        let _ = stdin.write_all(input);
+    }
+    let output = child.wait_with_output()?;
+    checked(command, output)
+}
+
+fn checked(command: &Command, output: Output) -> Result<String> {
+    if !output.status.success() {
+        let said = [output.stderr.as_slice(), output.stdout.as_slice()].concat();
+        let said = String::from_utf8_lossy(&said);
+        bail!(
+            "{} failed ({}):\n{}",
+            name(command),
+            output.status,
+            last_lines(&said, SHOWN_LINES)
+        );
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The command as a person would type it.
+pub(crate) fn name(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// The last `count` lines of a text.
+pub(crate) fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Where a program is, looking at PATH and where Debian keeps administrators' programs.
+pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(system)
+        .map(|directory| directory.join(program))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata()
+        .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_lines_keeps_the_end() {
+        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
+        assert_eq!(last_lines("a\n", 5), "a");
+        assert_eq!(last_lines("", 5), "");
+    }
+
+    #[test]
+    fn failure_shows_what_the_program_said() {
+        let error = run(&mut command("sh", ["-c", "echo broken >&2; exit 3"])).unwrap_err();
+        assert!(error.to_string().contains("broken"), "{error}");
+    }
+
+    #[test]
+    fn feed_writes_standard_input() {
+        assert_eq!(feed(&mut command("cat", ["-"]), b"hello").unwrap(), "hello");
+    }
+}
