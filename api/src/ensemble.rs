@@ -101,8 +101,14 @@ pub const MAX_NAME_LENGTH: usize = 40;
 pub struct ZooKeeperEnsembleSpec {
     /// How many voting members the ensemble has: odd, 1 to 13. An even ensemble tolerates no more
     /// failures than one member fewer. A change is carried out in steps of one member.
-    #[x_kube(validation = Rule::new("self >= 1 && self <= 13 && self % 2 == 1").message(Message::Expression(
-        "'replicas is ' + string(self) + (self < 1 ? ': an ensemble has at least 1 member; to remove it, delete the ZooKeeperEnsemble' : self > 13 ? ': at most 13 members are supported, since every write waits for a majority; use 13 or fewer' : ': an even ensemble tolerates no more failures than one of ' + string(self - 1) + '; use ' + string(self - 1) + ' or ' + string(self + 1))".to_string())))]
+    #[x_kube(
+        validation = Rule::new("self >= 1")
+            .message("an ensemble has at least 1 member; to remove it, delete the ZooKeeperEnsemble"),
+        validation = Rule::new("self <= 13")
+            .message("at most 13 members are supported, since every write waits for a majority; use 13 or fewer"),
+        validation = Rule::new("self < 1 || self > 13 || self % 2 == 1").message(Message::Expression(
+            "'an even ensemble tolerates no more failures than one member fewer; use ' + {2: '1 or 3', 4: '3 or 5', 6: '5 or 7', 8: '7 or 9', 10: '9 or 11', 12: '11 or 13'}[self]".to_owned())),
+    )]
     pub replicas: i32,
 
     /// The ZooKeeper version, which is also the tag of the official image. Default: 3.9.5.
@@ -246,7 +252,7 @@ pub struct Config {
     /// Further keys of `zoo.cfg`. ZooKeeper ignores a misspelt key silently, so only known keys are
     /// accepted; keys that the operator owns are refused.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 64))]
+    #[schemars(extend("maxProperties" = 64, "additionalProperties" = {"type": "string", "maxLength": 1024}))]
     #[x_kube(
         validation = Rule::new(settings::reserved_rule()).message(Message::Expression(settings::reserved_message())),
         validation = Rule::new(settings::known_rule()).message(Message::Expression(settings::known_message())),
@@ -269,7 +275,7 @@ pub struct Jvm {
     /// Further options of the virtual machine, one each, such as `-XX:+UseG1GC`. Options for the
     /// heap size and the security properties belong to the operator.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
+    #[schemars(length(max = 64), inner(length(max = 512)))]
     #[x_kube(validation = Rule::new("self.all(o, o.matches('^-[^ \\t\\n\\r]{1,511}$') && !o.startsWith('-Xmx') && !o.startsWith('-Xms') && !o.startsWith('-Djava.security.properties'))")
         .message("each of jvm.additionalOptions must start with '-' and hold no white space; -Xmx and -Xms are set through jvm.heap, and java.security.properties belongs to the operator"))]
     pub additional_options: Vec<String>,

@@ -194,8 +194,8 @@ pub fn reserved_rule() -> String {
 /// The CEL expression of the sentence for [`reserved_rule`].
 pub fn reserved_message() -> String {
     format!(
-        "'config.additional must not set ' + self.filter(k, {}).join(', ') + ': these keys of \
-         zoo.cfg belong to the operator or have a field of their own under config'",
+        "'config.additional must not set ' + self.filter(k, {})[0] + ': this key of \
+         zoo.cfg belongs to the operator or has a field of its own under config'",
         reserved_test()
     )
 }
@@ -212,8 +212,8 @@ pub fn known_rule() -> String {
 /// The CEL expression of the sentence for [`known_rule`].
 pub fn known_message() -> String {
     format!(
-        "'config.additional has unknown keys: ' + self.filter(k, !({} || {})).join(', ') + \
-         '; ZooKeeper would ignore them silently; check the spelling'",
+        "'config.additional has an unknown key: ' + self.filter(k, !({} || {}))[0] + \
+         '; ZooKeeper would ignore it silently; check the spelling'",
         reserved_test(),
         known_test()
     )
