@@ -35,8 +35,9 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
         }
         _ => {}
     }
-    let was_stale = old.is_some_and(|old| old.stale_since.is_some());
-    if new.stale_since.is_some() && !was_stale {
+    // A mirror that never saw anything has lost nothing.
+    let saw = old.is_some_and(|old| old.observed_zxid.is_some() && old.stale_since.is_none());
+    if new.stale_since.is_some() && saw {
         let synced = ConditionType::Synced.as_str();
         let condition = new
             .conditions
@@ -84,6 +85,7 @@ mod tests {
         };
         LeaderElectionStatus {
             leader: Some(leader),
+            observed_zxid: Some(token.to_string()),
             ..LeaderElectionStatus::default()
         }
     }
@@ -111,6 +113,17 @@ mod tests {
         assert_eq!(reasons(Some(&a), &stale), ["MirrorStale"]);
         assert_eq!(reasons(Some(&stale), &stale), [""; 0]);
         assert_eq!(reasons(Some(&stale), &a), [""; 0]);
+        let never = LeaderElectionStatus {
+            observed_zxid: None,
+            ..nobody
+        };
+        let blind = LeaderElectionStatus {
+            leader: None,
+            observed_zxid: None,
+            ..stale
+        };
+        assert_eq!(reasons(Some(&never), &blind), [""; 0]);
+        assert_eq!(reasons(None, &blind), [""; 0]);
     }
 
     #[test]

@@ -26,6 +26,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// After this time everything is read again, although no watch fired.
 const RESYNC: Duration = Duration::from_secs(300);
 
+/// The same while the path does not exist: ZooKeeper does not tell those who may not read a node
+/// that it was created, so an election with a closed ACL would begin unnoticed.
+const RESYNC_MISSING: Duration = Duration::from_secs(60);
+
 /// How soon a read that the ACL forbids is tried again: a change of an ACL fires no watch.
 const NO_AUTH_RETRY: Duration = Duration::from_secs(15);
 
@@ -207,7 +211,12 @@ impl Mirror {
             return NO_AUTH_RETRY;
         }
         let spread: u64 = self.uid.bytes().map(u64::from).sum();
-        RESYNC + Duration::from_secs(spread % 60)
+        let period = if reading.exists {
+            RESYNC
+        } else {
+            RESYNC_MISSING
+        };
+        period + period / 10 * u32::try_from(spread % 10).unwrap_or(0) / 10
     }
 }
 

@@ -435,3 +435,6 @@ fn is_newer(one: &LeaderElection, other: &LeaderElection) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests;

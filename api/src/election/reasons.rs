@@ -182,8 +182,8 @@ impl Reason {
                  leads, and the numbers start again at 0."
             }
             Self::Unreadable => {
-                "They are shown by the names of their nodes, and a leader among them has no \
-                 fencing token, until the ACL grants READ."
+                "Such candidates are shown by the names of their nodes, and a leader among them has \
+                 no fencing token, until the ACL grants READ."
             }
         }
     }

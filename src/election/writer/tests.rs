@@ -1,0 +1,255 @@
+//! The writer against a stand-in for the API server that knows one object.
+
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{Method, StatusCode, Uri};
+use bellwether_api::LeaderElectionSpec;
+use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
+use bellwether_election::{Claim, NodeStat, Snapshot, read_election};
+use serde_json::Value;
+
+use super::*;
+
+/// How long a test waits for something to happen, and for something not to happen.
+const DEADLINE: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_millis(300);
+
+/// What the API server holds and what it was asked.
+#[derive(Default)]
+struct World {
+    object: Value,
+    version: u64,
+    asked: Vec<String>,
+    events: Vec<String>,
+}
+
+impl World {
+    /// Changes the object as somebody else would.
+    fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
+        edit(&mut self.object);
+        self.version += 1;
+        self.object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.asked.iter().filter(|asked| *asked == what).count()
+    }
+}
+
+type Shared = Arc<Mutex<World>>;
+
+async fn answer(
+    State(world): State<Shared>,
+    method: Method,
+    uri: Uri,
+    body: Bytes,
+) -> (StatusCode, String) {
+    let mut world = world.lock().unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if uri.path().ends_with("/events") {
+        world
+            .events
+            .push(body["reason"].as_str().unwrap_or_default().to_owned());
+        return (StatusCode::CREATED, body.to_string());
+    }
+    world.asked.push(method.to_string());
+    if method == Method::PATCH {
+        assert!(uri.path().ends_with("/leaderelections/one/status"), "{uri}");
+        let expected = &body["metadata"]["resourceVersion"];
+        if *expected != world.object["metadata"]["resourceVersion"] {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "reason": "Conflict", "code": 409, "message": "the object has been modified"});
+            return (StatusCode::CONFLICT, status.to_string());
+        }
+        world.edit(|object| object["status"] = body["status"].clone());
+    }
+    (StatusCode::OK, world.object.to_string())
+}
+
+/// A writer at work, and the handles to it.
+struct Bench {
+    world: Shared,
+    notes: mpsc::Sender<Note>,
+    lease: watch::Sender<bool>,
+}
+
+impl Bench {
+    async fn new(held: bool) -> Self {
+        let world = Shared::default();
+        world.lock().unwrap().object = serde_json::to_value(object()).unwrap();
+        world.lock().unwrap().edit(|_| {});
+        let router = Router::new().fallback(answer).with_state(world.clone());
+        let client = Client::new(router, "default");
+        let (lease, held) = watch::channel(held);
+        let (notes, inbox) = mpsc::channel(16);
+        let reporter = Reporter {
+            controller: "test".to_owned(),
+            instance: None,
+        };
+        tokio::spawn(Writer::new(client, held, reporter, Metrics::default()).run(inbox));
+        let bench = Self {
+            world,
+            notes,
+            lease,
+        };
+        bench.show().await;
+        bench
+    }
+
+    /// Tells the writer what the watch of the API server would.
+    async fn show(&self) {
+        let object = self.world.lock().unwrap().object.clone();
+        let object: LeaderElection = serde_json::from_value(object).unwrap();
+        self.notes
+            .send(Note::Object(Arc::new(object)))
+            .await
+            .unwrap();
+    }
+
+    /// Tells the writer what a mirror would: who leads.
+    async fn see(&self, leader: &str, czxid: i64) {
+        let spec = object().spec;
+        let stat = NodeStat {
+            czxid,
+            ephemeral_owner: 1,
+            ..NodeStat::default()
+        };
+        let claim = Claim::read(&spec.dialect, "leader", &stat, leader.as_bytes());
+        let snapshot = Snapshot::Node {
+            claim,
+            children: 0,
+            zxid: czxid,
+        };
+        let seen = Seen {
+            key: key_of(&object()),
+            uid: "uid-1".to_owned(),
+            generation: Some(1),
+            sight: Sight::Seen(read_election(&spec, &snapshot)),
+            noticed: Instant::now(),
+        };
+        self.notes.send(Note::Seen(seen)).await.unwrap();
+    }
+
+    fn status(&self) -> LeaderElectionStatus {
+        let world = self.world.lock().unwrap();
+        serde_json::from_value(world.object["status"].clone()).unwrap_or_default()
+    }
+
+    fn asked(&self, what: &str) -> usize {
+        self.world.lock().unwrap().count(what)
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let give_up = Instant::now() + DEADLINE;
+        while !holds(self) {
+            assert!(Instant::now() < give_up, "never: {what}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn leads(&self, leader: &str) {
+        let holds = |bench: &Self| {
+            bench
+                .status()
+                .leader
+                .is_some_and(|current| current.identity == leader)
+        };
+        self.until(leader, holds).await;
+    }
+}
+
+fn object() -> LeaderElection {
+    let spec = LeaderElectionSpec {
+        ensemble_ref: EnsembleRef {
+            name: "main".to_owned(),
+        },
+        path: "/leader".to_owned(),
+        dialect: Dialect {
+            type_: DialectType::SingleText,
+            sequence: None,
+            acknowledgement: None,
+        },
+        max_candidates: 50,
+    };
+    let mut object = LeaderElection::new("one", spec);
+    object.metadata.namespace = Some("default".to_owned());
+    object.metadata.uid = Some("uid-1".to_owned());
+    object.metadata.generation = Some(1);
+    object
+}
+
+#[tokio::test]
+async fn what_did_not_change_is_not_written() {
+    let bench = Bench::new(true).await;
+    bench.see("a", 1).await;
+    bench.leads("a").await;
+    bench.show().await;
+    bench.see("a", 1).await;
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(bench.asked("PATCH"), 1);
+    bench
+        .until("an event", |bench| {
+            !bench.world.lock().unwrap().events.is_empty()
+        })
+        .await;
+    assert_eq!(bench.world.lock().unwrap().events, ["LeaderChanged"]);
+}
+
+#[tokio::test]
+async fn nothing_is_written_without_the_lease_and_at_once_with_it() {
+    let bench = Bench::new(false).await;
+    bench.see("a", 1).await;
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(bench.asked("PATCH"), 0);
+    bench.lease.send_replace(true);
+    bench.leads("a").await;
+    bench.lease.send_replace(false);
+    bench.see("b", 2).await;
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(bench.status().leader.unwrap().identity, "a");
+}
+
+#[tokio::test]
+async fn after_a_conflict_the_status_is_computed_from_the_new_object() {
+    let bench = Bench::new(true).await;
+    bench.see("a", 1).await;
+    bench.leads("a").await;
+    // Another replica wrote two terms in between, and our watch has not brought that yet.
+    bench.world.lock().unwrap().edit(|object| {
+        object["status"]["terms"] = json!(3);
+        object["status"]["leaderTransitions"] = json!(2);
+    });
+    bench.see("b", 9).await;
+    bench.leads("b").await;
+    let status = bench.status();
+    assert_eq!((status.terms, status.leader_transitions), (4, 3));
+    assert_eq!((bench.asked("PATCH"), bench.asked("GET")), (3, 1));
+}
+
+#[tokio::test]
+async fn changes_of_the_leader_are_paced_and_the_last_one_is_written() {
+    let bench = Bench::new(true).await;
+    for term in 1..=50 {
+        bench.see(&format!("client-{term}"), term).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    bench.leads("client-50").await;
+    assert!(bench.asked("PATCH") <= 6, "{} writes", bench.asked("PATCH"));
+}
+
+#[tokio::test]
+async fn what_was_seen_by_another_spec_is_not_written() {
+    let bench = Bench::new(true).await;
+    bench
+        .world
+        .lock()
+        .unwrap()
+        .edit(|object| object["metadata"]["generation"] = json!(2));
+    bench.show().await;
+    bench.see("a", 1).await;
+    tokio::time::sleep(QUIET).await;
+    assert_eq!(bench.asked("PATCH"), 0);
+}
