@@ -3,8 +3,9 @@
 use std::{
     env,
     ffi::OsString,
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Command as Process, ExitCode, ExitStatus},
+    process::{Command as Process, ExitCode},
 };
 
 use anyhow::{Context, Result, bail};
@@ -137,9 +138,9 @@ pub(crate) fn run(command: Command, target: &Target) -> Result<ExitCode> {
         Command::Up { nodes } => Cluster::up(nodes).map(drop)?,
         Command::Down => lifecycle::down(&paths)?,
         Command::Status => Cluster::open(target)?.print_status()?,
-        Command::Exec { command } => return finish(Cluster::open(target)?.exec(&command)?),
+        Command::Exec { command } => return become_command(Cluster::open(target)?.exec(&command)?),
         Command::Kubectl { arguments } => {
-            return finish(Cluster::open(target)?.kubectl(&arguments)?);
+            return become_command(Cluster::open(target)?.kubectl(&arguments)?);
         }
         Command::Load { archives } => {
             let cluster = Cluster::open(target)?;
@@ -161,20 +162,10 @@ pub(crate) fn run(command: Command, target: &Target) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a command to its end, as if the user had called it.
-fn finish(mut command: Process) -> Result<ExitCode> {
-    let status = command
-        .status()
-        .with_context(|| format!("run {}", process::name(&command)))?;
-    Ok(ExitCode::from(exit_code(status)))
-}
-
-fn exit_code(status: ExitStatus) -> u8 {
-    use std::os::unix::process::ExitStatusExt;
-    let code = status
-        .code()
-        .or_else(|| status.signal().map(|signal| 128 + signal));
-    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
+/// Becomes the command, so that a signal to this process is one to the command.
+fn become_command(mut command: Process) -> Result<ExitCode> {
+    let error = command.exec();
+    Err(error).with_context(|| format!("run {}", process::name(&command)))
 }
 
 /// A cluster that is there and can be used.

@@ -18,8 +18,13 @@ const REMOVAL_DEADLINE: Duration = Duration::from_secs(10);
 /// The machine's control groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Hierarchies {
-    /// Version 1: one directory per controller (a version 2 tree beside them has no controllers).
-    V1(Vec<PathBuf>),
+    /// Version 1: one directory per controller.
+    V1 {
+        /// The controllers' directories.
+        controllers: Vec<PathBuf>,
+        /// A version 2 tree without controllers beside them: nothing needs it, but runc uses it.
+        beside: Option<PathBuf>,
+    },
     /// Version 2: one directory.
     V2(PathBuf),
 }
@@ -50,7 +55,7 @@ impl Hierarchies {
             }
             match right.split_whitespace().next() {
                 Some("cgroup") => v1.push(PathBuf::from(point)),
-                Some("cgroup2") if point == "/sys/fs/cgroup" => v2 = Some(PathBuf::from(point)),
+                Some("cgroup2") => v2 = Some(PathBuf::from(point)),
                 _ => {}
             }
         }
@@ -75,7 +80,7 @@ impl Hierarchies {
             for name in [group, child] {
                 let directory = parent.join(name);
                 match self {
-                    Self::V1(_) => make_v1(&parent, &directory)?,
+                    Self::V1 { .. } => make_v1(&parent, &directory)?,
                     Self::V2(_) => make_v2(&parent, &directory)?,
                 }
                 parent = directory;
@@ -90,7 +95,7 @@ impl Hierarchies {
     /// Kills what is still in a group and removes it with everything below.
     pub(crate) fn remove(&self, group: &str) -> Result<()> {
         let deadline = Instant::now() + REMOVAL_DEADLINE;
-        for root in self.roots() {
+        for root in self.roots().iter().chain(self.beside()) {
             let directory = root.join(group);
             while directory.exists() {
                 remove_tree(&directory);

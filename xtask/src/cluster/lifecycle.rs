@@ -47,11 +47,11 @@ pub(crate) fn build(paths: &Paths) -> Result<Artifacts> {
     }
     let programs = programs::build(paths)?;
     let archives = images::build(paths)?;
-    let servers = seed_of(&archives.servers)?;
+    let servers = seed_of(paths, &[&archives.servers])?;
     if !servers.exists() {
         seed::build(None, &archives.servers, &servers)?;
     }
-    let seed = seed_of(&archives.clients)?;
+    let seed = seed_of(paths, &[&archives.servers, &archives.clients])?;
     if !seed.exists() {
         // The clients' archive brings its own layers; what it shares with the servers is there.
         seed::build(Some(&servers), &archives.clients, &seed)?;
@@ -64,13 +64,14 @@ pub(crate) fn build(paths: &Paths) -> Result<Artifacts> {
     })
 }
 
-/// The seed that ends with an archive's images.
-fn seed_of(archive: &Path) -> Result<PathBuf> {
-    let name = archive
-        .file_stem()
-        .context("an archive with a name")?
-        .to_string_lossy();
-    Ok(archive.with_file_name(format!("seed-{name}")))
+/// The seed that holds these archives' images.
+fn seed_of(paths: &Paths, archives: &[&Path]) -> Result<PathBuf> {
+    let mut name = "seed".to_owned();
+    for archive in archives {
+        let stem = archive.file_stem().context("an archive with a name")?;
+        name = format!("{name}-{}", stem.to_string_lossy());
+    }
+    Ok(paths.cache.join(name))
 }
 
 /// Images are large and change with the tests: only the newest stay.

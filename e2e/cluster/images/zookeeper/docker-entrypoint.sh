@@ -1,7 +1,12 @@
 #!/usr/bin/env bash
 # Starts a server that nobody has configured: writes a standalone zoo.cfg and a myid, as the official
-# image does, when they are missing. A mounted /conf or /data that has them is left alone.
+# image does, when they are missing. A mounted /conf or /data that has them is left alone. Like there,
+# the container may start as root and the server does not run as root.
 set -e
+if [ "$1" = zkServer.sh ] && [ "$(id -u)" = 0 ]; then
+  chown -R zookeeper "$ZOO_DATA_DIR" "$ZOO_DATA_LOG_DIR" "$ZOO_LOG_DIR" "$ZOOCFGDIR"
+  exec setpriv --reuid=zookeeper --regid=zookeeper --init-groups -- "$0" "$@"
+fi
 if [ "$1" = zkServer.sh ] && [ ! -f "$ZOOCFGDIR/zoo.cfg" ] && [ -w "$ZOOCFGDIR" ]; then
   {
     echo "dataDir=$ZOO_DATA_DIR"

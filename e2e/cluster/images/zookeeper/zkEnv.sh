@@ -19,12 +19,15 @@ else
   JAVA=java
 fi
 
-# The mounted configuration comes first, so that its logback.xml wins; the default one comes last.
 CLASSPATH=$ZOOCFGDIR${CLASSPATH:+:$CLASSPATH}
 for jar in "$ZOOKEEPER_PREFIX"/lib/*.jar; do
   CLASSPATH=$CLASSPATH:$jar
 done
-CLASSPATH=$CLASSPATH:$ZOOKEEPER_PREFIX/conf
+# A volume mounted over the configuration may hold no logback.xml: without one, every server would
+# log each packet.
+if [ ! -f "$ZOOCFGDIR/logback.xml" ]; then
+  CLASSPATH=$CLASSPATH:$ZOOKEEPER_PREFIX/conf
+fi
 export CLASSPATH
 
 # Heaps are in megabytes; a -Xmx in SERVER_JVMFLAGS or CLIENT_JVMFLAGS comes later and wins.
