@@ -59,17 +59,27 @@ impl Hierarchies {
                 _ => {}
             }
         }
-        if !v1.is_empty() {
-            Some(Self::V1(v1))
-        } else {
-            v2.map(Self::V2)
+        if v1.is_empty() {
+            return v2.map(Self::V2);
         }
+        Some(Self::V1 {
+            controllers: v1,
+            beside: v2,
+        })
     }
 
     fn roots(&self) -> &[PathBuf] {
         match self {
-            Self::V1(roots) => roots,
+            Self::V1 { controllers, .. } => controllers,
             Self::V2(root) => std::slice::from_ref(root),
+        }
+    }
+
+    /// Where groups may be that this program did not make.
+    fn beside(&self) -> Option<&PathBuf> {
+        match self {
+            Self::V1 { beside, .. } => beside.as_ref(),
+            Self::V2(_) => None,
         }
     }
 
@@ -190,11 +200,12 @@ mod tests {
                       31 30 0:27 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n\
                       32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
                       33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
-        let expected = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory"].map(PathBuf::from);
-        assert_eq!(
-            Hierarchies::parse(mounts),
-            Some(Hierarchies::V1(expected.to_vec()))
-        );
+        let controllers = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/memory"].map(PathBuf::from);
+        let expected = Hierarchies::V1 {
+            controllers: controllers.to_vec(),
+            beside: Some("/sys/fs/cgroup/unified".into()),
+        };
+        assert_eq!(Hierarchies::parse(mounts), Some(expected));
     }
 
     #[test]
