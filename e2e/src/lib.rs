@@ -7,9 +7,11 @@
 //! * [`ensemble`] and [`election`]: the two kinds;
 //! * [`clients`]: programs in the cluster that use ZooKeeper as applications do;
 //! * [`load`]: writes and role samples during a change, and the verdict on them;
+//! * [`demo`]: the demonstration of `cargo xtask demo`;
 //! * [`history`]: what the operator did to the pods, read from the watch.
 
 pub mod clients;
+pub mod demo;
 pub mod election;
 pub mod ensemble;
 pub mod history;

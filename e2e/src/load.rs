@@ -157,6 +157,20 @@ impl Verdict {
         self.writer["longestGap"].as_f64().unwrap_or(f64::NAN)
     }
 
+    /// How often the leader changed: each leader has an epoch of its own.
+    pub fn leader_changes(&self) -> usize {
+        let leaders = self.samples.iter().filter(|s| s["role"] == "leader");
+        let epochs: std::collections::BTreeSet<i64> =
+            leaders.filter_map(|s| s["epoch"].as_i64()).collect();
+        epochs.len().saturating_sub(1)
+    }
+
+    /// The sum of the times over 0.3 s that the writer waited for an acknowledgement, in seconds.
+    pub fn total_gap(&self) -> f64 {
+        let gaps = self.writer["gaps"].as_array().into_iter().flatten();
+        gaps.filter_map(|g| g["seconds"].as_f64()).sum()
+    }
+
     /// The pod that was known to lead at this time (Unix seconds).
     pub fn leader_at(&self, time: f64) -> Option<String> {
         // The last word of each member before that time; the leader of the newest epoch wins.

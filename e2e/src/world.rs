@@ -50,6 +50,11 @@ impl World {
             short.trim_end_matches('-'),
             std::process::id()
         );
+        Self::named(kubectl, &namespace)
+    }
+
+    /// Creates a namespace of this name.
+    pub fn named(kubectl: &Kubectl, namespace: &str) -> Result<Self> {
         kubectl.apply(&json!({
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -62,11 +67,11 @@ impl World {
             },
         }))?;
         Ok(Self {
-            pods: Watch::start(kubectl, &namespace, "pods")?,
-            ensembles: Watch::start(kubectl, &namespace, "zookeeperensembles")?,
-            elections: Watch::start(kubectl, &namespace, "leaderelections")?,
+            pods: Watch::start(kubectl, namespace, "pods")?,
+            ensembles: Watch::start(kubectl, namespace, "zookeeperensembles")?,
+            elections: Watch::start(kubectl, namespace, "leaderelections")?,
             kubectl: kubectl.clone(),
-            namespace,
+            namespace: namespace.to_owned(),
         })
     }
 

@@ -1,11 +1,12 @@
 //! Telling people: the status, once and only if it differs, and events, best effort.
 
-use bellwether_api::ensemble::{Phase, ZooKeeperEnsembleStatus};
+use bellwether_api::ensemble::{MemberRole, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::{FIELD_MANAGER, GROUP, VERSION, ZooKeeperEnsemble};
 use bellwether_ensemble::plan::report::Report;
 use bellwether_ensemble::plan::{Expect, Step};
 use bellwether_ensemble::status::{StatusInput, needs_write, status as compute};
 use bellwether_ensemble::{Plan, ValidEnsemble};
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType};
 use kube::{Api, Resource, ResourceExt};
@@ -90,19 +91,62 @@ pub(crate) async fn unreadable(
     write_status(context, namespace, name, &status).await
 }
 
+/// An event in the making.
+struct Note {
+    type_: EventType,
+    reason: &'static str,
+    action: &'static str,
+    note: String,
+    /// The pod that it is about. Events of the same reason about different pods are different
+    /// events; without it they would be counted as repetitions of the first.
+    pod: Option<String>,
+}
+
 /// Publishes what happened in this pass.
 pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, outcome: &Outcome) {
-    let old = gathered.ensemble.status.as_ref();
+    let reference = gathered.ensemble.object_ref(&());
+    for note in notes(gathered, plan, outcome) {
+        let event = Event {
+            type_: note.type_,
+            reason: note.reason.to_owned(),
+            // The API server refuses notes of more than 1 kB.
+            note: Some(note.note.chars().take(1000).collect()),
+            action: note.action.to_owned(),
+            secondary: note.pod.map(|name| ObjectReference {
+                api_version: Some("v1".to_owned()),
+                kind: Some("Pod".to_owned()),
+                namespace: reference.namespace.clone(),
+                name: Some(name),
+                ..Default::default()
+            }),
+        };
+        if let Err(error) = context.recorder.publish(&event, &reference).await {
+            tracing::debug!(%error, "an event was not published");
+        }
+    }
+}
+
+fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
     let mut notes = Vec::new();
+    let mut add = |type_, reason, action, note, pod| {
+        notes.push(Note {
+            type_,
+            reason,
+            action,
+            note,
+            pod,
+        });
+    };
     if outcome.stateful_set_written
         && let Some(change) = list_change(gathered, plan)
     {
-        notes.push((
+        add(
             EventType::Normal,
             "ServerListChanged",
             "ChangeServerList",
             change,
-        ));
+            None,
+        );
     }
     if let Some(Step::RestartMember {
         pod,
@@ -116,13 +160,10 @@ pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, 
         } else {
             "RestartingMember"
         };
-        notes.push((
-            EventType::Normal,
-            word,
-            "Restart",
-            format!("Restarting {pod}: {reason}"),
-        ));
+        let note = format!("Restarting {pod}: {reason}");
+        add(EventType::Normal, word, "Restart", note, Some(pod.clone()));
     }
+    let old = gathered.ensemble.status.as_ref();
     if old.and_then(|o| o.phase) != Some(plan.report.phase) {
         let (kind, word) = match plan.report.phase {
             Phase::Ready => (EventType::Normal, "Ready"),
@@ -136,42 +177,30 @@ pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, 
             Phase::Starting => (EventType::Normal, "Starting"),
             Phase::Deleting => (EventType::Normal, "Deleting"),
         };
-        notes.push((kind, word, "Reconcile", plan.report.message.clone()));
+        add(kind, word, "Reconcile", plan.report.message.clone(), None);
     }
     let leader = plan
         .report
         .members
         .iter()
-        .find(|m| m.role == bellwether_api::ensemble::MemberRole::Leader)
-        .map(|m| m.pod.clone());
+        .find(|m| m.role == MemberRole::Leader);
     if let (Some(leader), Some(old)) = (leader, old)
-        && old.leader.as_ref() != Some(&leader)
+        && old.leader.as_ref() != Some(&leader.pod)
     {
-        let from = old
+        let before = old
             .leader
             .as_ref()
             .map_or_else(String::new, |l| format!(", {l} before"));
-        notes.push((
+        let note = format!("{} leads{before}", leader.pod);
+        add(
             EventType::Normal,
             "LeaderElected",
             "Observe",
-            format!("{leader} leads{from}"),
-        ));
+            note,
+            Some(leader.pod.clone()),
+        );
     }
-    let reference = gathered.ensemble.object_ref(&());
-    for (type_, reason, action, note) in notes {
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            // The API server refuses notes of more than 1 kB.
-            note: Some(note.chars().take(1000).collect()),
-            action: action.to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = context.recorder.publish(&event, &reference).await {
-            tracing::debug!(%error, "an event was not published");
-        }
-    }
+    notes
 }
 
 fn list_change(gathered: &Gathered, plan: &Plan) -> Option<String> {

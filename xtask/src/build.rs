@@ -1,7 +1,7 @@
 //! Building the programs that go into the operator's image.
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -41,6 +41,15 @@ fn host() -> Result<String> {
         .find_map(|l| l.strip_prefix("host: "))
         .map(str::to_owned)
         .context("rustc -vV names no host")
+}
+
+/// Where cargo puts what [`cargo`] builds.
+pub(crate) fn programs(release: bool) -> Result<PathBuf> {
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    Ok(target
+        .join(host()?)
+        .join(if release { "release" } else { "debug" }))
 }
 
 /// Builds the two static programs into `dist/`.

@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 
 mod cgroup;
 mod config;
+mod control_plane;
 mod existing;
 mod hash;
 pub(crate) mod images;

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod build;
 mod check;
 mod cluster;
+mod demo;
 mod generate;
 mod image;
 mod install;
@@ -29,6 +30,8 @@ enum Command {
     /// A real Kubernetes cluster on this machine, or an existing one.
     #[command(subcommand)]
     Cluster(cluster::Command),
+    /// See it all: a real cluster, an ensemble that grows under load, an election mirrored
+    Demo,
     /// Run every test, end-to-end tests on a real cluster among them
     Test(tests::Arguments),
     /// Formatting, lints, documentation, generated files, dependencies
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Cluster(command) => cluster::run(command, &arguments.target),
+        Command::Demo => demo::demo(&arguments.target).map(done),
         Command::Test(test) => tests::test(&test, &arguments.target).map(done),
         Command::Check => check::check().map(done),
         Command::Gen => generate::generate().map(done),

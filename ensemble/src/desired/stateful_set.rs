@@ -105,6 +105,9 @@ pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16
     apply(ObjectKind::StatefulSet, ensemble.name.clone(), body)
 }
 
+/// Where the member program is in the ZooKeeper container.
+const BIN: &str = "/opt/bellwether";
+
 fn pod_labels(ensemble: &ValidEnsemble) -> Value {
     let mut all = ensemble.pod.labels.clone();
     all.extend(labels::selector(&ensemble.name));
@@ -197,7 +200,7 @@ fn prepare(ensemble: &ValidEnsemble) -> Value {
         "name": PREPARE_CONTAINER,
         "image": ensemble.context.member_image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["/bellwether-member", "prepare"],
+        "command": ["/bellwether-member", "prepare", "--bin", BIN],
         "env": [
             { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
             { "name": "ENSEMBLE", "value": format!("{}/{}", ensemble.namespace, ensemble.name) },
@@ -210,7 +213,7 @@ fn prepare(ensemble: &ValidEnsemble) -> Value {
             { "name": "config", "mountPath": "/etc/bellwether/config", "readOnly": true },
             { "name": "bootstrap", "mountPath": "/etc/bellwether/bootstrap", "readOnly": true },
             { "name": "conf", "mountPath": "/conf" },
-            { "name": "bin", "mountPath": "/bellwether" },
+            { "name": "bin", "mountPath": BIN },
             { "name": "data", "mountPath": "/data" },
         ],
     })
@@ -226,7 +229,7 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
     ];
     jvm.extend(ensemble.jvm_options.iter().cloned());
     let member =
-        |check: &str| json!({ "command": ["/bellwether/bellwether-member", "probe", check] });
+        |check: &str| json!({ "command": [format!("{BIN}/bellwether-member"), "probe", check] });
     let mut container = json!({
         "name": CONTAINER,
         "image": ensemble.image,
@@ -265,7 +268,7 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         },
         "volumeMounts": [
             { "name": "conf", "mountPath": "/conf" },
-            { "name": "bin", "mountPath": "/bellwether", "readOnly": true },
+            { "name": "bin", "mountPath": BIN, "readOnly": true },
             { "name": "data", "mountPath": "/data" },
             { "name": "tmp", "mountPath": "/tmp" },
             { "name": "logs", "mountPath": "/logs" },

@@ -202,7 +202,9 @@ pub fn compose(
     let phase = phase(view, change, roll, &wanted);
     let trouble = roll.trouble.clone().or_else(|| trouble(view, phase));
     let message = match (&trouble, phase) {
-        (Some(trouble), Phase::Blocked) => trouble.message.clone(),
+        (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => {
+            trouble.message.clone()
+        }
         _ => message(ensemble, view, change, roll, phase, &wanted),
     };
     Report {

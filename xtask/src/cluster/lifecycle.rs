@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, Result, bail};
@@ -24,6 +24,9 @@ use crate::{process, progress};
 
 /// How long the start may take as a whole, on a slow machine.
 const START_DEADLINE: Duration = Duration::from_secs(300);
+
+/// How long images stay in the cache that no cluster asks for.
+const UNUSED: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// How long the kernel may take to end all processes.
 const STOP_DEADLINE: Duration = Duration::from_secs(20);
@@ -56,7 +59,10 @@ pub(crate) fn build(paths: &Paths) -> Result<Artifacts> {
         // The clients' archive brings its own layers; what it shares with the servers is there.
         seed::build(Some(&servers), &archives.clients, &seed)?;
     }
-    forget_old(paths, &archives, &[&servers, &seed])?;
+    forget_old(
+        paths,
+        &[&archives.servers, &archives.clients, &servers, &seed],
+    )?;
     Ok(Artifacts {
         programs,
         archives,
@@ -74,12 +80,13 @@ fn seed_of(paths: &Paths, archives: &[&Path]) -> Result<PathBuf> {
     Ok(paths.cache.join(name))
 }
 
-/// Images are large and change with the tests: only the newest stay.
-fn forget_old(paths: &Paths, archives: &Archives, seeds: &[&PathBuf]) -> Result<()> {
-    let keep: Vec<&PathBuf> = [&archives.servers, &archives.clients]
-        .into_iter()
-        .chain(seeds.iter().copied())
-        .collect();
+/// Images are large and change with the tests: what nobody has used for a while goes. Not at once,
+/// because clusters of two clones of the repository share the cache.
+fn forget_old(paths: &Paths, used: &[&Path]) -> Result<()> {
+    let now = SystemTime::now();
+    for path in used {
+        File::open(path)?.set_modified(now)?;
+    }
     for entry in fs::read_dir(&paths.cache)? {
         let path = entry?.path();
         let name = path
@@ -90,7 +97,10 @@ fn forget_old(paths: &Paths, archives: &Archives, seeds: &[&PathBuf]) -> Result<
         let ours = ["servers-", "clients-", "seed-"]
             .iter()
             .any(|kind| name.starts_with(kind));
-        if !ours || keep.contains(&&path) {
+        let age = now
+            .duration_since(path.metadata()?.modified()?)
+            .unwrap_or_default();
+        if !ours || age < UNUSED {
             continue;
         }
         if path.is_dir() {

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::{
     cgroup::Hierarchies,
-    config,
+    config, control_plane,
     keeper::{self, Component},
     network,
     paths::Paths,
@@ -72,11 +72,15 @@ pub(crate) fn agents(paths: &Paths, number: u8) -> [Component; 2] {
     ];
     let proxy = vec![format!("--config={directory}/proxy.json")];
     [
-        component("kubelet", number, keeper::kube(paths, "kubelet", kubelet)),
+        component(
+            "kubelet",
+            number,
+            control_plane::kube(paths, "kubelet", kubelet),
+        ),
         component(
             "kube-proxy",
             number,
-            keeper::kube(paths, "kube-proxy", proxy),
+            control_plane::kube(paths, "kube-proxy", proxy),
         ),
     ]
 }
