@@ -167,16 +167,30 @@ fn already_up(paths: &Paths, nodes: u8) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes the directories that the cluster mounts over, and says which were not there.
+/// Makes the directories that the cluster mounts over, and says which are to be removed after it:
+/// those that were not there, and those that are only there for another cluster.
 fn make_mount_points() -> Result<Vec<PathBuf>> {
-    let mut made = Vec::new();
+    let mut ours = Vec::new();
     for point in keeper::MOUNT_POINTS.iter().map(Path::new) {
-        if !point.exists() {
+        if !point.exists() || is_mounted_over(point) {
             fs::create_dir_all(point).with_context(|| format!("create {}", point.display()))?;
-            made.push(point.to_owned());
+            ours.push(point.to_owned());
         }
     }
-    Ok(made)
+    Ok(ours)
+}
+
+/// Whether any process sees something mounted there. To remove the directory would unmount it.
+fn is_mounted_over(point: &Path) -> bool {
+    let is_point = |line: &str| line.split_whitespace().nth(4).map(Path::new) == Some(point);
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|process| {
+            let mounts = fs::read_to_string(process.path().join("mountinfo")).unwrap_or_default();
+            mounts.lines().any(is_point)
+        })
 }
 
 fn link_programs(paths: &Paths, programs: &Programs) -> Result<()> {
@@ -275,7 +289,11 @@ fn clean(paths: &Paths) -> Result<()> {
         }
         return Ok(());
     };
-    for point in &layout.mount_points {
+    for point in layout
+        .mount_points
+        .iter()
+        .filter(|point| !is_mounted_over(point))
+    {
         // Not empty means that somebody else uses it by now.
         let _ = fs::remove_dir(point);
     }
