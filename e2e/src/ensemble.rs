@@ -42,9 +42,7 @@ impl<'w> Ensemble<'w> {
     }
 
     /// The ensemble of that name.
-    pub(crate) fn new(world: &'w World, name: &str) -> Self {
-        // Two names are in use; a handle that borrows its name is easy to pass around.
-        let name = if name == "main" { "main" } else { "other" };
+    pub(crate) fn new(world: &'w World, name: &'static str) -> Self {
         Self { world, name }
     }
 

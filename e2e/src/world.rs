@@ -98,7 +98,7 @@ impl World {
     }
 
     /// Creates an ensemble with exactly this spec.
-    pub fn ensemble(&self, name: &str, spec: Value) -> Result<Ensemble<'_>> {
+    pub fn ensemble(&self, name: &'static str, spec: Value) -> Result<Ensemble<'_>> {
         self.apply(&Ensemble::manifest(name, spec))?;
         Ok(Ensemble::new(self, name))
     }
