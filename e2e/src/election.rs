@@ -127,6 +127,13 @@ impl<'w> Election<'w> {
             if queue.len() != count {
                 return Err(format!("the status lists {queue:?}"));
             }
+            // Until the session of a killed leader ends, everybody still agrees on it.
+            let known = |id: &String| clients.iter().any(|c| c.id() == id);
+            if !leader.as_ref().is_some_and(known) {
+                return Err(format!(
+                    "{leader:?} leads, which is none of those that live"
+                ));
+            }
             for client in clients {
                 let view = client
                     .last_view()

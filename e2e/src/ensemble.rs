@@ -10,7 +10,7 @@ use crate::wait::until;
 use crate::world::World;
 
 /// How long an ensemble may take to start or to carry out one change.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A handle; the object itself lives in the cluster.
 #[derive(Clone, Copy, Debug)]
@@ -127,13 +127,30 @@ impl<'w> Ensemble<'w> {
     pub fn scale(&self, size: u16) -> Result<()> {
         let (target, replicas) = (format!("zke/{}", self.name), format!("--replicas={size}"));
         self.world.run(&["scale", &target, &replicas])?;
-        Ok(())
+        self.wait_seen()
     }
 
     /// `kubectl patch`, as a merge patch of the spec.
     pub fn patch(&self, spec: &Value) -> Result<()> {
         self.try_patch(spec)?
-            .map_err(|e| anyhow!("the patch was refused: {e}"))
+            .map_err(|e| anyhow!("the patch was refused: {e}"))?;
+        self.wait_seen()
+    }
+
+    /// Waits until the watch has seen the present spec: until then its object still looks as if
+    /// everything were done.
+    fn wait_seen(&self) -> Result<()> {
+        let target = format!("zke/{}", self.name);
+        let generation = ["get", &target, "-o", "jsonpath={.metadata.generation}"];
+        let generation: i64 = self.world.run(&generation)?.trim().parse()?;
+        until("the watch has seen the new spec", PATIENCE, || {
+            let seen = self.object()?["metadata"]["generation"].as_i64();
+            if seen >= Some(generation) {
+                Ok(())
+            } else {
+                Err(format!("{seen:?} of {generation}"))
+            }
+        })
     }
 
     /// `kubectl patch` that may be refused: the inner error is what the user reads.

@@ -222,10 +222,10 @@ impl World {
         text
     }
 
-    /// Removes the namespace, without waiting.
+    /// Removes the namespace, and waits until its pods are gone: they take the room of the next.
     pub fn remove(self) {
-        let _ = self
-            .kubectl
-            .output(&["delete", "namespace", &self.namespace, "--wait=false"]);
+        let ns = self.namespace.as_str();
+        let delete = ["delete", "namespace", ns, "--timeout=90s"];
+        let _ = self.kubectl.output(&delete);
     }
 }

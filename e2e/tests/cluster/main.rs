@@ -11,48 +11,74 @@ mod refusals;
 mod sizes;
 
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use anyhow::Result;
 use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
 use bellwether_e2e::world::World;
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// How many tests run at once if the command line does not say: every one has several JVMs.
-const AT_ONCE: usize = 3;
+/// How many tests may be under way if the command line does not say; what really limits them is
+/// [`CAPACITY`].
+const AT_ONCE: usize = 4;
+/// How many members the tests may run at once, all together: every member is a JVM, and a machine
+/// with two cores must still carry all of Kubernetes.
+const CAPACITY: u8 = 7;
 
-type Test = (&'static str, fn(&World) -> Result<()>);
+type Test = (&'static str, u8, fn(&World) -> Result<()>);
 
 macro_rules! tests {
-    ($($module:ident :: $name:ident),* $(,)?) => {
-        &[$((concat!(stringify!($module), "::", stringify!($name)), $module::$name)),*]
+    ($($members:literal $module:ident :: $name:ident),* $(,)?) => {
+        &[$((concat!(stringify!($module), "::", stringify!($name)), $members, $module::$name)),*]
     };
 }
 
-/// The longest first, so that the short ones fill the gaps.
+/// Every test with the number of members that it runs. The largest ones are spread out, so that
+/// the small ones fill the gaps.
 const TESTS: &[Test] = tests![
-    documents::growing_from_three_to_five_with_the_leader_in_the_middle,
-    sizes::five_members_become_three_under_writes_and_lose_nothing,
-    faults::a_size_change_survives_the_death_of_every_operator_pod,
-    sizes::one_member_becomes_three_under_writes_and_keeps_every_znode,
-    elections::curator_status_equals_what_curator_itself_reports,
-    elections::kazoo_status_equals_what_kazoo_itself_reports,
-    changes::a_configuration_change_restarts_each_member_exactly_once_the_leader_last,
-    changes::a_bad_image_takes_down_at_most_one_member_and_reverting_heals,
-    changes::an_idle_ensemble_is_not_written_to,
-    documents::the_fair_election_death_in_the_middle,
-    documents::the_unfair_election_has_one_leader_and_a_herd,
-    documents::the_official_recipe_with_and_without_acknowledgement,
-    documents::a_second_node_of_one_session_is_shown_as_a_suspected_orphan,
-    faults::deleting_the_leaders_pod_heals,
-    faults::the_volume_of_another_ensemble_is_refused,
-    changes::a_paused_ensemble_is_left_alone_until_it_is_resumed,
-    sizes::three_members_are_ready_from_a_spec_with_nothing_but_a_size,
-    sizes::a_size_change_one_second_after_creation_is_carried_out,
-    refusals::even_and_impossible_sizes_are_refused_with_what_to_do_instead,
-    refusals::keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused,
-    refusals::immutable_fields_are_refused,
+    5 documents::growing_from_three_to_five_with_the_leader_in_the_middle,
+    1 documents::the_fair_election_death_in_the_middle,
+    1 documents::the_unfair_election_has_one_leader_and_a_herd,
+    1 documents::the_official_recipe_with_and_without_acknowledgement,
+    1 documents::a_second_node_of_one_session_is_shown_as_a_suspected_orphan,
+    5 sizes::five_members_become_three_under_writes_and_lose_nothing,
+    1 changes::a_paused_ensemble_is_left_alone_until_it_is_resumed,
+    1 faults::the_volume_of_another_ensemble_is_refused,
+    0 refusals::even_and_impossible_sizes_are_refused_with_what_to_do_instead,
+    0 refusals::keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused,
+    0 refusals::immutable_fields_are_refused,
+    5 faults::a_size_change_survives_the_death_of_every_operator_pod,
+    3 changes::an_idle_ensemble_is_not_written_to,
+    3 sizes::one_member_becomes_three_under_writes_and_keeps_every_znode,
+    3 changes::a_configuration_change_restarts_each_member_exactly_once_the_leader_last,
+    4 elections::curator_status_equals_what_curator_itself_reports,
+    3 elections::kazoo_status_equals_what_kazoo_itself_reports,
+    3 changes::a_bad_image_takes_down_at_most_one_member_and_reverting_heals,
+    3 faults::deleting_the_leaders_pod_heals,
+    3 sizes::three_members_are_ready_from_a_spec_with_nothing_but_a_size,
+    3 sizes::a_size_change_one_second_after_creation_is_carried_out,
 ];
+
+/// Room for members, taken for the time of a test.
+struct Room(u8);
+
+static FREE: (Mutex<u8>, Condvar) = (Mutex::new(CAPACITY), Condvar::new());
+
+impl Room {
+    fn take(members: u8) -> Self {
+        let free = FREE.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let enough = FREE.1.wait_while(free, |free| *free < members);
+        *enough.unwrap_or_else(PoisonError::into_inner) -= members;
+        Self(members)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        *FREE.0.lock().unwrap_or_else(PoisonError::into_inner) += self.0;
+        FREE.1.notify_all();
+    }
+}
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -63,9 +89,10 @@ fn main() -> ExitCode {
     };
     let trials = TESTS
         .iter()
-        .map(|(name, test)| {
+        .map(|(name, members, test)| {
             let kubectl = kubectl.clone();
             Trial::test(*name, move || {
+                let _room = Room::take(*members);
                 run(&kubectl, name, *test).map_err(Failed::from)
             })
         })

@@ -73,7 +73,7 @@ pub(crate) fn keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused
         (
             "data",
             json!({ "dataDir": "/tmp" }),
-            &["must not set dataDir", "belong to the operator"],
+            &["must not set dataDir", "belongs to the operator"],
         ),
         (
             "typed",
