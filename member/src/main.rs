@@ -2,7 +2,8 @@
 //!
 //! `bellwether-member prepare` is the init container: it checks that the volume belongs to this
 //! member, writes `myid`, puts the configuration of the pod's revision in place and decides whether
-//! the member may bootstrap with an empty disk. `bellwether-member probe live|ready` are the probes.
+//! the member may bootstrap with an empty disk. `bellwether-member serve` answers the kubelet's probes
+//! over HTTP, in a container beside ZooKeeper's; `bellwether-member probe live|ready` asks once.
 //!
 //! Decisions are pure functions ([`identity`], [`ownership`], [`bootstrap`]); [`prepare`] does the
 //! reading and writing around them. No content of any file makes the program panic: a file that it
@@ -15,6 +16,7 @@ mod options;
 mod ownership;
 mod prepare;
 mod probe;
+mod serve;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,13 @@ fn main() -> ExitCode {
             Err(why) => {
                 // Kubernetes shows what a probe prints on standard output.
                 println!("{why}");
+                ExitCode::FAILURE
+            }
+        },
+        Ok(Command::Serve { listen, port }) => match serve::serve(listen, port) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
                 ExitCode::FAILURE
             }
         },

@@ -7,14 +7,17 @@ use crate::probe::Kind;
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
-                                 [--datalog DIR] [--bin DIR] [--termination-log FILE]
+                                 [--datalog DIR] [--termination-log FILE]
        bellwether-member probe live|ready [--port PORT]
+       bellwether-member serve [--listen PORT] [--port PORT]
        bellwether-member --help | --version
 
 prepare reads POD_NAME, ENSEMBLE (namespace/name) and ID_OFFSET (default 0) from its environment.";
 
 /// The port that ZooKeeper serves clients on.
 const CLIENT_PORT: u16 = 2181;
+/// The port that `serve` listens on.
+const PROBE_PORT: u16 = 8079;
 
 /// Where `prepare` reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +32,6 @@ pub(crate) struct Directories {
     pub(crate) data: PathBuf,
     /// ZooKeeper's `dataLogDir`; may be absent.
     pub(crate) datalog: PathBuf,
-    /// Where this program copies itself to, for the probes.
-    pub(crate) bin: PathBuf,
     /// The file that Kubernetes shows as the container's termination message.
     pub(crate) termination_log: PathBuf,
 }
@@ -43,7 +44,6 @@ impl Default for Directories {
             conf: "/conf".into(),
             data: "/data".into(),
             datalog: "/datalog".into(),
-            bin: "/bellwether".into(),
             termination_log: "/dev/termination-log".into(),
         }
     }
@@ -60,6 +60,13 @@ pub(crate) enum Command {
     Prepare(Directories),
     /// Probe the server on this port of the loopback interface.
     Probe(Kind, u16),
+    /// Answer probes over HTTP.
+    Serve {
+        /// The port to listen on.
+        listen: u16,
+        /// ZooKeeper's port on the loopback interface.
+        port: u16,
+    },
 }
 
 /// Reads the command line, without the program's name.
@@ -70,8 +77,12 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, String> {
         ["--help" | "-h" | "help", ..] => Ok(Command::Help),
         ["--version" | "-V", ..] => Ok(Command::Version),
         ["prepare", flags @ ..] => directories(flags).map(Command::Prepare),
-        ["probe", "live", flags @ ..] => Ok(Command::Probe(Kind::Live, port(flags)?)),
-        ["probe", "ready", flags @ ..] => Ok(Command::Probe(Kind::Ready, port(flags)?)),
+        ["probe", "live", flags @ ..] => Ok(Command::Probe(Kind::Live, ports(flags, false)?.1)),
+        ["probe", "ready", flags @ ..] => Ok(Command::Probe(Kind::Ready, ports(flags, false)?.1)),
+        ["serve", flags @ ..] => {
+            let (listen, port) = ports(flags, true)?;
+            Ok(Command::Serve { listen, port })
+        }
         ["probe", ..] => Err("a probe is either \"live\" or \"ready\"".to_owned()),
         [other, ..] => Err(format!("there is no command {other:?}")),
     }
@@ -103,7 +114,6 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
             "--conf" => &mut directories.conf,
             "--data" => &mut directories.data,
             "--datalog" => &mut directories.datalog,
-            "--bin" => &mut directories.bin,
             "--termination-log" => &mut directories.termination_log,
             other => return Err(format!("prepare has no option {other}")),
         };
@@ -112,19 +122,20 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
     Ok(directories)
 }
 
-fn port(flags: &[&str]) -> Result<u16, String> {
-    let mut port = CLIENT_PORT;
+/// The port to listen on, where that may be said, and ZooKeeper's.
+fn ports(flags: &[&str], may_listen: bool) -> Result<(u16, u16), String> {
+    let (mut listen, mut port) = (PROBE_PORT, CLIENT_PORT);
     for (flag, value) in pairs(flags)? {
-        match flag {
-            "--port" => {
-                port = value
-                    .parse()
-                    .map_err(|_| format!("{value:?} is not a port number"))?;
-            }
-            other => return Err(format!("probe has no option {other}")),
-        }
+        let place = match flag {
+            "--port" => &mut port,
+            "--listen" if may_listen => &mut listen,
+            other => return Err(format!("there is no option {other}")),
+        };
+        *place = value
+            .parse()
+            .map_err(|_| format!("{value:?} is not a port number"))?;
     }
-    Ok(port)
+    Ok((listen, port))
 }
 
 #[cfg(test)]
@@ -142,7 +153,7 @@ mod tests {
             parse_line("prepare"),
             Ok(Command::Prepare(Directories::default()))
         );
-        let all = "prepare --config a --bootstrap b --conf c --data=d --datalog e --bin f \
+        let all = "prepare --config a --bootstrap b --conf c --data=d --datalog e \
                    --termination-log g";
         let expected = Directories {
             config: "a".into(),
@@ -150,7 +161,6 @@ mod tests {
             conf: "c".into(),
             data: "d".into(),
             datalog: "e".into(),
-            bin: "f".into(),
             termination_log: "g".into(),
         };
         assert_eq!(parse_line(all), Ok(Command::Prepare(expected)));

@@ -17,8 +17,6 @@ const VERSION: &str = "version-2";
 /// The file that permits ZooKeeper to start with an empty database; and the files that permit this
 /// program to create it.
 const INITIALIZE: &str = "initialize";
-/// The name of the copy that the probes run.
-const PROGRAM: &str = "bellwether-member";
 
 /// What the process finds around it.
 #[derive(Clone, Debug)]
@@ -31,8 +29,6 @@ pub(crate) struct Environment {
     pub(crate) id_offset: Option<String>,
     /// Unix seconds.
     pub(crate) now: u64,
-    /// This program, to be copied.
-    pub(crate) program: PathBuf,
 }
 
 impl Environment {
@@ -45,7 +41,6 @@ impl Environment {
             now: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_secs()),
-            program: std::env::current_exe().unwrap_or_else(|_| "/bellwether-member".into()),
         }
     }
 }
@@ -95,7 +90,6 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
         replace(&marker_directory.join(INITIALIZE), b"", 0o644)?;
     }
     let copied = copy_configuration(dirs, &zoo_cfg)?;
-    copy_program(dirs, &environment.program)?;
 
     Ok(json!({
         "level": "info",
@@ -228,11 +222,6 @@ fn copy_configuration(dirs: &Directories, zoo_cfg: &[u8]) -> Result<Vec<String>,
     write_atomically(&dirs.conf.join("zoo.cfg"), zoo_cfg, 0o644)?;
     copied.push("zoo.cfg".to_owned());
     Ok(copied)
-}
-
-fn copy_program(dirs: &Directories, program: &Path) -> Result<(), String> {
-    let content = describe(fs::read(program), "read", program)?;
-    replace(&dirs.bin.join(PROGRAM), &content, 0o755)
 }
 
 #[cfg(test)]

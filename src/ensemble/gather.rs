@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
-use bellwether_ensemble::desired::stateful_set::INITIALIZE;
+use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE};
 use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map};
 use bellwether_ensemble::observation::{
     BootstrapPermission, PodObservation, PodState, Revision, ServerReport, StatefulSetObservation,
@@ -266,6 +266,7 @@ fn observe_state(pod: &Pod) -> PodState {
         .container_statuses
         .iter()
         .flatten()
+        .filter(|c| c.name == CONTAINER)
         .any(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()));
     if running {
         PodState::Running

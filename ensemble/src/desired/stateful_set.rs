@@ -19,6 +19,8 @@ use crate::validate::ValidEnsemble;
 pub const INITIALIZE: &str = "zookeeper.bellwether.dev/initialize";
 /// Annotation of the pod template: the user's request for a restart.
 const RESTART: &str = "zookeeper.bellwether.dev/restart";
+/// The port that `bellwether-member serve` answers probes on.
+const PROBE_PORT: u16 = 8079;
 /// The name of the container that runs ZooKeeper.
 pub const CONTAINER: &str = "zookeeper";
 /// The name of the init container that prepares the volume.
@@ -105,9 +107,6 @@ pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16
     apply(ObjectKind::StatefulSet, ensemble.name.clone(), body)
 }
 
-/// Where the member program is in the ZooKeeper container.
-const BIN: &str = "/opt/bellwether";
-
 fn pod_labels(ensemble: &ValidEnsemble) -> Value {
     let mut all = ensemble.pod.labels.clone();
     all.extend(labels::selector(&ensemble.name));
@@ -143,7 +142,7 @@ fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
         },
         "affinity": pod.affinity.as_ref().map_or_else(|| spread(ensemble), |a| json!(a)),
         "initContainers": [prepare(ensemble)],
-        "containers": [zookeeper(ensemble)],
+        "containers": [zookeeper(ensemble), probes(ensemble)],
         "volumes": [
             { "name": "config", "configMap": { "name": revision.name } },
             {
@@ -151,7 +150,6 @@ fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
                 "configMap": { "name": bootstrap_config_map(&ensemble.name), "optional": true },
             },
             { "name": "conf", "emptyDir": {} },
-            { "name": "bin", "emptyDir": {} },
             { "name": "tmp", "emptyDir": {} },
             { "name": "logs", "emptyDir": {} },
         ],
@@ -200,7 +198,7 @@ fn prepare(ensemble: &ValidEnsemble) -> Value {
         "name": PREPARE_CONTAINER,
         "image": ensemble.context.member_image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["/bellwether-member", "prepare", "--bin", BIN],
+        "command": ["/bellwether-member", "prepare"],
         "env": [
             { "name": "POD_NAME", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } },
             { "name": "ENSEMBLE", "value": format!("{}/{}", ensemble.namespace, ensemble.name) },
@@ -213,9 +211,22 @@ fn prepare(ensemble: &ValidEnsemble) -> Value {
             { "name": "config", "mountPath": "/etc/bellwether/config", "readOnly": true },
             { "name": "bootstrap", "mountPath": "/etc/bellwether/bootstrap", "readOnly": true },
             { "name": "conf", "mountPath": "/conf" },
-            { "name": "bin", "mountPath": BIN },
             { "name": "data", "mountPath": "/data" },
         ],
+    })
+}
+
+/// Answers the kubelet's questions about the ZooKeeper container. Programs started by exec probes
+/// would cost the node many times more.
+fn probes(ensemble: &ValidEnsemble) -> Value {
+    json!({
+        "name": "probes",
+        "image": ensemble.context.member_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["/bellwether-member", "serve"],
+        "ports": [{ "name": "probes", "containerPort": PROBE_PORT }],
+        "resources": { "requests": { "cpu": "5m", "memory": "8Mi" } },
+        "securityContext": restricted(),
     })
 }
 
@@ -228,8 +239,6 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         "-XX:+ExitOnOutOfMemoryError".to_owned(),
     ];
     jvm.extend(ensemble.jvm_options.iter().cloned());
-    let member =
-        |check: &str| json!({ "command": [format!("{BIN}/bellwether-member"), "probe", check] });
     let mut container = json!({
         "name": CONTAINER,
         "image": ensemble.image,
@@ -255,20 +264,19 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         },
         // Never a probe that needs a quorum: it would kill the members that wait for one.
         "livenessProbe": {
-            "exec": member("live"),
+            "httpGet": { "path": "/live", "port": PROBE_PORT },
             "periodSeconds": 10,
             "timeoutSeconds": 5,
             "failureThreshold": 6,
         },
         "readinessProbe": {
-            "exec": member("ready"),
-            "periodSeconds": 2,
+            "httpGet": { "path": "/ready", "port": PROBE_PORT },
+            "periodSeconds": 1,
             "timeoutSeconds": 3,
-            "failureThreshold": 2,
+            "failureThreshold": 3,
         },
         "volumeMounts": [
             { "name": "conf", "mountPath": "/conf" },
-            { "name": "bin", "mountPath": BIN, "readOnly": true },
             { "name": "data", "mountPath": "/data" },
             { "name": "tmp", "mountPath": "/tmp" },
             { "name": "logs", "mountPath": "/logs" },

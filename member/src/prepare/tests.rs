@@ -1,6 +1,6 @@
 //! `prepare` on real directories.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
@@ -30,7 +30,6 @@ impl Pod {
             conf: root.join("conf"),
             data: root.join("data"),
             datalog: root.join("datalog"),
-            bin: root.join("bin"),
             termination_log: root.join("termination-log"),
         };
         for dir in [
@@ -39,18 +38,14 @@ impl Pod {
             &dirs.conf,
             &dirs.data,
             &dirs.datalog,
-            &dirs.bin,
         ] {
             fs::create_dir_all(dir).unwrap();
         }
-        let program = root.join("program");
-        fs::write(&program, b"\x7fELF").unwrap();
         let environment = Environment {
             pod_name: Some("zk-1".to_owned()),
             ensemble: Some("shop/zk".to_owned()),
             id_offset: None,
             now: 1000,
-            program,
         };
         let pod = Self {
             root,
@@ -103,11 +98,6 @@ fn a_new_volume_is_marked_and_configured() {
     assert!(pod.has("conf/java.env"));
     assert!(!pod.has("conf/zoo-2.cfg"));
     assert!(!pod.has("datalog/initialize") && !pod.has("data/initialize"));
-    let mode = fs::metadata(pod.root.join("bin/bellwether-member"))
-        .unwrap()
-        .permissions()
-        .mode();
-    assert_eq!(mode & 0o777, 0o755);
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert_eq!(line["volume"], "new");
     assert_eq!(line["initialize"], false);
