@@ -219,7 +219,8 @@ impl<'w> Ensemble<'w> {
     /// Makes the member with this ordinal the leader, by deleting leaders until it is.
     ///
     /// With equal data the largest server id wins, so the wanted one leads after every larger one
-    /// was deleted while it led.
+    /// was deleted while it led. Data is equal only under writes: an epoch without a transaction
+    /// leaves members with different zxids.
     pub fn make_leader(&self, ordinal: u16, size: u16) -> Result<()> {
         let wanted = self.pod(ordinal);
         for _ in 0..2 * size {

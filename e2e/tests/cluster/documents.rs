@@ -178,8 +178,9 @@ pub(crate) fn growing_from_three_to_five_with_the_leader_in_the_middle(
 ) -> Result<()> {
     let clients = world.clients()?;
     let ensemble = world.small_ensemble(3)?;
-    ensemble.make_leader(1, 3)?;
+    // Under writes all members have the same data, and then the largest server id wins.
     let load = Load::start(clients, ensemble, 5)?;
+    ensemble.make_leader(1, 3)?;
     let begin = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
     ensemble.scale(5)?;
     ensemble.wait_ready(5)?;

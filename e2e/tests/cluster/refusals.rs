@@ -93,7 +93,7 @@ pub(crate) fn keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused
         (
             "typo",
             json!({ "maxCnxn": "9" }),
-            &["unknown keys: maxCnxn", "check the spelling"],
+            &["unknown key: maxCnxn", "check the spelling"],
         ),
         (
             "line",
