@@ -5,8 +5,6 @@ LABEL org.opencontainers.image.title="Bellwether" \
       org.opencontainers.image.description="A Kubernetes operator for ZooKeeper ensembles and the elections held in them" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://github.com/bellwether-operator/bellwether"
-# Not at /bellwether: in a ZooKeeper pod that is the directory that the member program copies itself
-# to, mounted into a container of this image.
 COPY dist/bellwether /usr/local/bin/bellwether
 COPY dist/bellwether-member /bellwether-member
 USER 65532:65532

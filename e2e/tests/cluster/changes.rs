@@ -8,7 +8,7 @@ use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::history::{assert_leader_last, deletions, most_unready, restarts};
 use bellwether_e2e::load::Load;
 use bellwether_e2e::wait::{throughout, until};
-use bellwether_e2e::world::World;
+use bellwether_e2e::world::{OPERATOR_NAMESPACE, World};
 use serde_json::{Value, json};
 
 pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leader_last(
@@ -57,6 +57,42 @@ pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leade
     ensure!(
         file.lines().any(|l| l == "syncLimit=6"),
         "zoo.cfg is {file}"
+    );
+    Ok(())
+}
+
+pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let mut spec = Ensemble::small(3);
+    spec["version"] = json!("3.8.6");
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(3)?;
+    let load = Load::start(clients, ensemble, 3)?;
+    ensemble.patch(&json!({ "version": "3.9.5" }))?;
+    ensemble.wait_ready(3)?;
+    let verdict = load.finish(3)?;
+    eprintln!(
+        "3.8.6 to 3.9.5: {} writes, longest gap {} s",
+        verdict.acknowledged,
+        verdict.longest_gap()
+    );
+    verdict.assert_safe()?;
+    let done = deletions(&world.pods.history());
+    assert_leader_last(&done, &verdict)?;
+    let counts = restarts(&done);
+    ensure!(
+        counts.len() == 3 && counts.values().all(|n| *n == 1),
+        "restarts by pod: {counts:?}"
+    );
+    let hosts = ensemble.members(1);
+    let (host, port) = hosts.rsplit_once(':').unwrap_or_default();
+    let ask = format!("echo srvr | nc -w 2 {host} {port}");
+    let answer = clients.output(&["sh", "-c", &ask])?;
+    ensure!(
+        answer.contains("version: 3.9.5"),
+        "the server says: {answer}"
     );
     Ok(())
 }
@@ -180,6 +216,55 @@ pub(crate) fn an_idle_ensemble_is_not_written_to(world: &World) -> Result<()> {
         moved.join(", ")
     );
     Ok(())
+}
+
+pub(crate) fn a_new_operator_does_not_touch_what_is_in_order(world: &World) -> Result<()> {
+    let ensemble = world.small_ensemble(1)?;
+    let idle = world.election("idle", "/nobody", json!({ "type": "ZkElection" }))?;
+    idle.wait_condition("LeaderElected", "False", "NoElection")?;
+    until(
+        "the pods have come to rest",
+        Duration::from_secs(60),
+        || {
+            ensemble.is_ready(1)?;
+            let at = world.pods.history().last().map(|e| e.at);
+            let rest = at.and_then(|at| at.elapsed().ok()).unwrap_or_default();
+            if rest > Duration::from_secs(5) {
+                Ok(())
+            } else {
+                Err(format!("{rest:?}"))
+            }
+        },
+    )?;
+    let (before, pods) = (versions(world)?, ensemble.uids());
+    let old = operator(world)?;
+    world.kill_operator()?;
+    until(
+        "another operator holds the lease",
+        Duration::from_secs(90),
+        || {
+            let now = operator(world).map_err(|e| e.to_string())?;
+            if now.is_empty() || now == old {
+                Err(format!("{now:?} holds it"))
+            } else {
+                Ok(())
+            }
+        },
+    )?;
+    throughout("the ensemble is ready", Duration::from_secs(15), || {
+        ensemble.is_ready(1)
+    })?;
+    let after = versions(world)?;
+    ensure!(after == before, "written: {before:?} became {after:?}");
+    ensure!(ensemble.uids() == pods, "a member was restarted");
+    Ok(())
+}
+
+/// The operator pod that holds the lease.
+fn operator(world: &World) -> Result<String> {
+    let lease = ["-n", OPERATOR_NAMESPACE, "get", "lease", "bellwether"];
+    let holder = &world.kubectl.json(&lease)?["spec"]["holderIdentity"];
+    Ok(holder.as_str().unwrap_or_default().to_owned())
 }
 
 /// The resourceVersion of everything that the operator owns or reports in the namespace.

@@ -51,6 +51,8 @@ const TESTS: &[Test] = tests![
     3 changes::an_idle_ensemble_is_not_written_to,
     3 sizes::one_member_becomes_three_under_writes_and_keeps_every_znode,
     3 changes::a_configuration_change_restarts_each_member_exactly_once_the_leader_last,
+    3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,
+    1 changes::a_new_operator_does_not_touch_what_is_in_order,
     4 elections::curator_status_equals_what_curator_itself_reports,
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
     3 changes::a_bad_image_takes_down_at_most_one_member_and_reverting_heals,
