@@ -2,7 +2,7 @@
 //!
 //! This crate is pure: no clock, no sockets, no runtime. The operator reads znodes into a
 //! [`Snapshot`]; [`read_election`] turns it into a [`Reading`] by the rules of the dialect; and
-//! [`status`] turns that, or the fact that nothing can be read, into the object's status.
+//! [`mod@status`] turns that, or the fact that nothing can be read, into the object's status.
 //!
 //! ```text
 //! names of children -> rank -> which nodes to read -> Snapshot -> read_election -> Reading

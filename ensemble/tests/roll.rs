@@ -90,7 +90,7 @@ fn every_odd_pair_of_sizes_ends_in_the_wanted_size() {
             for leader in BTreeSet::from([1, from / 2 + 1, from]) {
                 let mut world = World::started(from);
                 world.elect(leader);
-                world.scale(i32::from(to));
+                world.scale(to);
                 story(&mut world);
                 assert_eq!(world.size(), to, "{from} -> {to} led by {leader}");
             }

@@ -1,7 +1,7 @@
 //! `bellwether-member prepare`: reads what is there, asks the pure modules, writes what they decide.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;

@@ -34,7 +34,10 @@ pub(crate) fn check() -> Result<()> {
         "documentation",
         cargo(
             &["doc", "--workspace", "--no-deps", "--quiet"],
-            &[("RUSTDOCFLAGS", "-D warnings --document-private-items")],
+            &[(
+                "RUSTDOCFLAGS",
+                "-D warnings -A rustdoc::private_intra_doc_links --document-private-items",
+            )],
         ),
     );
     step("generated files", generate::check_drift());

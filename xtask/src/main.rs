@@ -13,7 +13,7 @@ mod image;
 mod install;
 mod process;
 mod progress;
-mod tests;
+mod testing;
 
 /// The project's own commands.
 #[derive(Debug, Parser)]
@@ -33,7 +33,7 @@ enum Command {
     /// See it all: a real cluster, an ensemble that grows under load, an election mirrored
     Demo,
     /// Run every test, end-to-end tests on a real cluster among them
-    Test(tests::Arguments),
+    Test(testing::Arguments),
     /// Formatting, lints, documentation, generated files, dependencies
     Check,
     /// Write everything in the tree that is generated: CRDs, API reference, chart values
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Cluster(command) => cluster::run(command, &arguments.target),
         Command::Demo => demo::demo(&arguments.target).map(done),
-        Command::Test(test) => tests::test(&test, &arguments.target).map(done),
+        Command::Test(test) => testing::test(&test, &arguments.target).map(done),
         Command::Check => check::check().map(done),
         Command::Gen => generate::generate().map(done),
         Command::Dist { release } => build::dist(release).map(done),

@@ -1,6 +1,7 @@
 //! `prepare` on real directories.
 
 use std::os::unix::fs::symlink;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
