@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config};
-use kube::runtime::events::Recorder;
+use kube::runtime::events::Reporter;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
@@ -33,8 +33,8 @@ pub(crate) struct Context {
     pub client: Client,
     /// What the operator contributes to every ensemble.
     pub contribution: Contribution,
-    /// Events, best effort.
-    pub recorder: Recorder,
+    /// Who reports events.
+    pub reporter: Reporter,
     /// True while this process holds the operator's lease.
     pub lease: watch::Receiver<bool>,
     /// Counters.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use bellwether_ensemble::validate::Context as Contribution;
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::Reporter;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -49,13 +49,10 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             cluster_domain: arguments.cluster_domain.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
-        recorder: Recorder::new(
-            client.clone(),
-            Reporter {
-                controller: "bellwether".to_owned(),
-                instance: Some(arguments.identity.clone()),
-            },
-        ),
+        reporter: Reporter {
+            controller: "bellwether".to_owned(),
+            instance: Some(arguments.identity.clone()),
+        },
         lease: lease.clone(),
         metrics,
         backoff: Backoff::default(),

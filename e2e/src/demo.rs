@@ -108,9 +108,9 @@ pub fn run(kubectl: &Kubectl) -> Result<()> {
     summary(&verdict, &done, took, started.elapsed())?;
     println!(
         "\nThe cluster keeps running. Look around:\n\
-         \n  cargo xtask cluster kubectl -- -n {NAMESPACE} get zke,le,pods -o wide\
-         \n  cargo xtask cluster kubectl -- -n {NAMESPACE} describe zke {NAME}\
-         \n  cargo xtask cluster kubectl -- -n bellwether-system logs deployment/bellwether\
+         \n  cargo xtask cluster kubectl -n {NAMESPACE} get zke,le,pods -o wide\
+         \n  cargo xtask cluster kubectl -n {NAMESPACE} describe zke {NAME}\
+         \n  cargo xtask cluster kubectl -n bellwether-system logs deployment/bellwether\
          \n\nStop it, and nothing of it is left:\n\n  cargo xtask cluster down"
     );
     Ok(())

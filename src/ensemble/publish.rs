@@ -8,7 +8,7 @@ use bellwether_ensemble::status::{StatusInput, needs_write, status as compute};
 use bellwether_ensemble::{Plan, ValidEnsemble};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::{Event, EventType};
+use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
 
@@ -120,7 +120,10 @@ pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, 
                 ..Default::default()
             }),
         };
-        if let Err(error) = context.recorder.publish(&event, &reference).await {
+        // A recorder of its own for each event: one that lives on would count events of the same
+        // reason together and keep only the first one's text.
+        let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
+        if let Err(error) = recorder.publish(&event, &reference).await {
             tracing::debug!(%error, "an event was not published");
         }
     }

@@ -247,7 +247,7 @@ fn phase(view: &View<'_>, change: &Change, roll: &Roll, wanted: &Voters) -> Phas
     if view.is_finished() {
         return Phase::Ready;
     }
-    if view.serving.is_empty() {
+    if view.starts_first_time {
         Phase::Starting
     } else {
         Phase::Recovering
@@ -333,6 +333,10 @@ fn message(
                 serving(view)
             )
         }
+        Phase::Recovering if view.leader.is_none() => format!(
+            "No member leads: {}. Members elect a leader as soon as a majority can.",
+            away(view)
+        ),
         Phase::Recovering => format!("{} members serve: {}.", serving(view), away(view)),
         Phase::Growing | Phase::Shrinking => {
             let word = if phase == Phase::Growing {
@@ -358,6 +362,9 @@ fn message(
 }
 
 fn waiting(roll: &Roll) -> String {
+    if let Some(on) = &roll.waiting {
+        return format!("Waiting for {on}.");
+    }
     roll.verdicts
         .iter()
         .find_map(|(_, verdict)| match verdict {

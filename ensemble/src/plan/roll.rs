@@ -26,6 +26,8 @@ pub struct Roll {
     pub step: Option<Step>,
     /// Every member's verdict.
     pub verdicts: Vec<(ServerId, Verdict)>,
+    /// What the next restart waits for.
+    pub waiting: Option<WaitingOn>,
     /// What keeps the roll from going on until a person acts.
     pub trouble: Option<Trouble>,
 }
@@ -46,6 +48,9 @@ impl Roll {
 pub fn plan_roll(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId>) -> Roll {
     let mut roll = Roll::default();
     let choice = choose(view, set, bounce);
+    if let Choice::Wait(waiting) = &choice {
+        roll.waiting = Some(waiting.clone());
+    }
     if let Choice::Blocked(trouble) = &choice {
         roll.trouble = Some(trouble.clone());
     }
@@ -267,6 +272,9 @@ fn verdict(view: &View<'_>, member: &Member<'_>, choice: &Choice) -> Verdict {
         }
         (_, PodState::Failing { reason, .. }) => {
             Verdict::Waiting(WaitingOn::Other(format!("its pod to run: {reason}")))
+        }
+        (ServerReport::Looking, _) if view.leader.is_some() => {
+            Verdict::Waiting(WaitingOn::Join(member.pod.name.clone()))
         }
         (ServerReport::Looking, _) => Verdict::Waiting(WaitingOn::Leader),
         _ => Verdict::Waiting(WaitingOn::Start(member.pod.name.clone())),

@@ -95,6 +95,8 @@ pub struct View<'a> {
     pub leader: Option<ServerId>,
     /// How many members say that they lead.
     pub leaders: usize,
+    /// Whether the ensemble has never served: members may still start with an empty disk.
+    pub starts_first_time: bool,
     /// When all this was observed.
     pub now: Timestamp,
     id_offset: u16,
@@ -168,6 +170,10 @@ impl<'a> View<'a> {
             answering,
             leader,
             leaders: leading.len(),
+            starts_first_time: observation
+                .bootstrap
+                .as_ref()
+                .is_some_and(|b| b.initialize.is_some()),
             now: observation.now,
             id_offset: ensemble.id_offset,
         })
