@@ -20,6 +20,7 @@ pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leade
     let load = Load::start(clients, ensemble, 3)?;
     ensemble.patch(&json!({ "config": { "syncLimit": 6 } }))?;
     ensemble.wait_ready(3)?;
+    assert_all_replaced(&before, &ensemble)?;
     let verdict = load.finish(3)?;
     eprintln!(
         "roll: {} writes, longest gap {} s",
@@ -39,11 +40,6 @@ pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leade
         leaders == 2,
         "a roll needs one change of the leader: {}",
         verdict.roles
-    );
-    let after = ensemble.uids();
-    ensure!(
-        before.iter().all(|(pod, uid)| after.get(pod) != Some(uid)),
-        "{before:?} {after:?}"
     );
     let file = world.run(&[
         "exec",
@@ -69,9 +65,11 @@ pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
     spec["version"] = json!("3.8.6");
     let ensemble = world.ensemble("main", spec)?;
     ensemble.wait_ready(3)?;
+    let before = ensemble.uids();
     let load = Load::start(clients, ensemble, 3)?;
     ensemble.patch(&json!({ "version": "3.9.5" }))?;
     ensemble.wait_ready(3)?;
+    assert_all_replaced(&before, &ensemble)?;
     let verdict = load.finish(3)?;
     eprintln!(
         "3.8.6 to 3.9.5: {} writes, longest gap {} s",
@@ -265,6 +263,21 @@ fn operator(world: &World) -> Result<String> {
     let lease = ["-n", OPERATOR_NAMESPACE, "get", "lease", "bellwether"];
     let holder = &world.kubectl.json(&lease)?["spec"]["holderIdentity"];
     Ok(holder.as_str().unwrap_or_default().to_owned())
+}
+
+/// Ready under the new spec means that the change is carried out, not that it is about to begin.
+fn assert_all_replaced(before: &BTreeMap<String, String>, ensemble: &Ensemble<'_>) -> Result<()> {
+    let after = ensemble.uids();
+    let same: Vec<&String> = before
+        .iter()
+        .filter(|(pod, uid)| after.get(*pod) == Some(uid))
+        .map(|(pod, _)| pod)
+        .collect();
+    ensure!(
+        same.is_empty(),
+        "ready before the change was carried out: {same:?} did not restart yet"
+    );
+    Ok(())
 }
 
 /// The resourceVersion of everything that the operator owns or reports in the namespace.
