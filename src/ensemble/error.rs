@@ -21,6 +21,15 @@ pub(crate) enum Error {
         /// Why it failed.
         source: Box<kube::Error>,
     },
+    /// An object that the ensemble needs exists and is not the ensemble's.
+    #[error(
+        "{what} exists and does not belong to this ensemble; delete it, or give the ensemble \
+         another name"
+    )]
+    Foreign {
+        /// The object.
+        what: String,
+    },
     /// This process lost the operator's lease in the middle.
     #[error("this replica of the operator does not hold the lease any more")]
     LeaseLost,
@@ -60,6 +69,12 @@ impl Error {
                 kube::Error::Api(status) => status.code,
                 _ => 0,
             },
+            Self::Foreign { .. } => {
+                return Disposition {
+                    retry: Retry::Slow,
+                    warn: true,
+                };
+            }
             Self::LeaseLost => {
                 return Disposition {
                     retry: Retry::Slow,

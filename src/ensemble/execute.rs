@@ -99,6 +99,9 @@ async fn write(
 ) -> Result<(), Error> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(context.client.clone(), namespace, &resource(object.kind));
+    if live.is_none() {
+        refuse_foreign(&api, object).await?;
+    }
     let mut body = object.body.clone();
     // The StatefulSet decides about pods: it is written only as it was seen when that was planned.
     if object.kind == ObjectKind::StatefulSet
@@ -123,6 +126,21 @@ async fn write(
     }
     .map_err(Error::write(what()))?;
     Ok(())
+}
+
+/// An object of this name that does not carry this ensemble's labels is somebody else's, and applying
+/// over it would take it away from them: ensemble `a-members` and the Service `a-members` of ensemble
+/// `a`, for instance.
+async fn refuse_foreign(api: &Api<DynamicObject>, object: &DesiredObject) -> Result<(), Error> {
+    let what = format!("{:?} {}", object.kind, object.name);
+    match api
+        .get_opt(&object.name)
+        .await
+        .map_err(Error::read("an object before it is created"))?
+    {
+        None => Ok(()),
+        Some(_) => Err(Error::Foreign { what }),
+    }
 }
 
 /// Takes the step, if the member is still what the plan took it for. Returns whether it was taken.
