@@ -1,7 +1,7 @@
 //! Changes of what runs: configuration, image, pause; and the absence of change.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bellwether_e2e::ensemble::Ensemble;
@@ -197,20 +197,26 @@ pub(crate) fn an_idle_ensemble_is_not_written_to(world: &World) -> Result<()> {
         ensemble.is_ready(3)
     })?;
     let after = versions(world)?;
-    let pods = world.pods.history();
-    let disturbed: Vec<String> = pods
-        .iter()
-        .filter(|e| e.at > started)
-        .map(|e| format!("{} at {:?}", e.name(), e.at.duration_since(UNIX_EPOCH)))
-        .collect();
     let moved: Vec<String> = after
         .iter()
         .filter(|(key, version)| before.get(*key) != Some(version))
         .map(|(key, version)| format!("{key}: {:?} to {version}", before.get(key)))
         .collect();
+    let told: Vec<String> = world
+        .ensembles
+        .history()
+        .iter()
+        .chain(&world.pods.history())
+        .filter(|e| e.at > started)
+        .map(|e| {
+            let at = e.at.duration_since(started).unwrap_or_default();
+            let what = &e.object["status"];
+            format!("{} after {} s: {what}", e.name(), at.as_secs())
+        })
+        .collect();
     ensure!(
         moved.is_empty(),
-        "written while idle: {}; pod events meanwhile: {disturbed:?}",
+        "written while idle: {}; meanwhile: {told:?}",
         moved.join(", ")
     );
     Ok(())
