@@ -214,7 +214,7 @@ fn plan_existing(
     if template_changes {
         roll.hold("the change of the pod template to take effect");
     }
-    let report = report::compose(ensemble, &view, &change, &roll, revision);
+    let report = report::compose(ensemble, &view, &change, &roll, revision, template_changes);
     let mut used: Vec<&str> = observation
         .pods
         .iter()
@@ -227,7 +227,7 @@ fn plan_existing(
         .filter(|r| !used.contains(&r.as_str()))
         .cloned()
         .collect();
-    let idle = matches!(report.phase, Phase::Ready) && !template_changes;
+    let idle = report.phase == Phase::Ready;
     Plan {
         objects,
         prune,

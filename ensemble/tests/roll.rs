@@ -70,6 +70,14 @@ fn a_configuration_change_restarts_each_member_once_and_the_leader_last() {
 }
 
 #[test]
+fn a_change_is_not_reported_ready_before_it_is_done() {
+    let mut world = World::started(3);
+    world.configure("snapCount", "5000");
+    world.reconcile();
+    assert!(!world.message().starts_with("All "), "{}", world.message());
+}
+
+#[test]
 fn a_new_target_in_the_middle_turns_the_chain_round_with_two_voter_sets_at_most() {
     for after in (1..60).step_by(2) {
         let mut world = World::started(3);

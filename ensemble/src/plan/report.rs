@@ -177,6 +177,7 @@ pub fn compose(
     change: &Change,
     roll: &Roll,
     revision: &Revision,
+    template_changes: bool,
 ) -> Report {
     let members: Vec<MemberReport> = view
         .members
@@ -199,7 +200,7 @@ pub fn compose(
         })
         .collect();
     let wanted = Voters::first(ensemble.size, ensemble.id_offset);
-    let phase = phase(view, change, roll, &wanted);
+    let phase = phase(view, change, roll, &wanted, template_changes);
     let trouble = roll.trouble.clone().or_else(|| trouble(view, phase));
     let message = match (&trouble, phase) {
         (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => {
@@ -217,9 +218,20 @@ pub fn compose(
     }
 }
 
-fn phase(view: &View<'_>, change: &Change, roll: &Roll, wanted: &Voters) -> Phase {
+/// `template_changes` says that the StatefulSet does not have the wanted pod template yet: members
+/// that are up to date with the old one must not pass for ready.
+fn phase(
+    view: &View<'_>,
+    change: &Change,
+    roll: &Roll,
+    wanted: &Voters,
+    template_changes: bool,
+) -> Phase {
     if roll.trouble.is_some() {
         return Phase::Blocked;
+    }
+    if view.starts_first_time && !view.is_finished() {
+        return Phase::Starting;
     }
     let live = view.live();
     let sizes = || {
@@ -241,17 +253,13 @@ fn phase(view: &View<'_>, change: &Change, roll: &Roll, wanted: &Voters) -> Phas
             Phase::Shrinking
         };
     }
-    if view.members.values().any(|m| m.outdated) {
+    if template_changes || view.members.values().any(|m| m.outdated) {
         return Phase::Rolling;
     }
     if view.is_finished() {
         return Phase::Ready;
     }
-    if view.starts_first_time {
-        Phase::Starting
-    } else {
-        Phase::Recovering
-    }
+    Phase::Recovering
 }
 
 /// How long a new pod may take to serve before that is worth a person's attention.
