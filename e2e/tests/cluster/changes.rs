@@ -8,6 +8,7 @@ use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::history::{assert_leader_last, deletions, most_unready, restarts};
 use bellwether_e2e::load::Load;
 use bellwether_e2e::wait::{throughout, until};
+use bellwether_e2e::watch::Watch;
 use bellwether_e2e::world::{OPERATOR_NAMESPACE, World};
 use serde_json::{Value, json};
 
@@ -174,23 +175,7 @@ pub(crate) fn an_idle_ensemble_is_not_written_to(world: &World) -> Result<()> {
     world
         .election("idle", "/nobody", json!({ "type": "ZkElection" }))?
         .wait_condition("LeaderElected", "False", "NoElection")?;
-    let last_pod_event = || {
-        let at = world.pods.history().last().map(|e| e.at);
-        at.and_then(|at| at.elapsed().ok()).unwrap_or_default()
-    };
-    until(
-        "the pods have come to rest",
-        Duration::from_secs(60),
-        || {
-            ensemble.is_ready(3)?;
-            let rest = last_pod_event();
-            if rest > Duration::from_secs(5) {
-                Ok(())
-            } else {
-                Err(format!("{rest:?}"))
-            }
-        },
-    )?;
+    wait_rest(world, &ensemble, 3)?;
     let before = versions(world)?;
     let started = std::time::SystemTime::now();
     throughout("the ensemble is ready", Duration::from_secs(60), || {
@@ -226,20 +211,7 @@ pub(crate) fn a_new_operator_does_not_touch_what_is_in_order(world: &World) -> R
     let ensemble = world.small_ensemble(1)?;
     let idle = world.election("idle", "/nobody", json!({ "type": "ZkElection" }))?;
     idle.wait_condition("LeaderElected", "False", "NoElection")?;
-    until(
-        "the pods have come to rest",
-        Duration::from_secs(60),
-        || {
-            ensemble.is_ready(1)?;
-            let at = world.pods.history().last().map(|e| e.at);
-            let rest = at.and_then(|at| at.elapsed().ok()).unwrap_or_default();
-            if rest > Duration::from_secs(5) {
-                Ok(())
-            } else {
-                Err(format!("{rest:?}"))
-            }
-        },
-    )?;
+    wait_rest(world, &ensemble, 1)?;
     let (before, pods) = (versions(world)?, ensemble.uids());
     let old = operator(world)?;
     world.kill_operator()?;
@@ -262,6 +234,26 @@ pub(crate) fn a_new_operator_does_not_touch_what_is_in_order(world: &World) -> R
     ensure!(after == before, "written: {before:?} became {after:?}");
     ensure!(ensemble.uids() == pods, "a member was restarted");
     Ok(())
+}
+
+/// Waits until nothing has happened to pods and ensemble for some seconds. The last thing to happen
+/// is that a follower reports the epoch of the first transaction.
+fn wait_rest(world: &World, ensemble: &Ensemble<'_>, size: u16) -> Result<()> {
+    until(
+        "everything has come to rest",
+        Duration::from_secs(90),
+        || {
+            ensemble.is_ready(size)?;
+            let last = |watch: &Watch| watch.history().last().map(|e| e.at);
+            let last = last(&world.pods).max(last(&world.ensembles));
+            let rest = last.and_then(|at| at.elapsed().ok()).unwrap_or_default();
+            if rest > Duration::from_secs(10) {
+                Ok(())
+            } else {
+                Err(format!("the last event was {rest:?} ago"))
+            }
+        },
+    )
 }
 
 /// The operator pod that holds the lease.
