@@ -302,7 +302,9 @@ fn validate_settings(config: &Config, problems: &mut Problems) -> BTreeMap<Strin
             8760,
         ),
     ];
-    let mut settings = BTreeMap::new();
+    // A server that dials the address of a member that is being restarted waits for this long, and
+    // takes no vote from it meanwhile; ZooKeeper's own 5 s would be most of the interruption.
+    let mut settings = BTreeMap::from([("cnxTimeout".to_owned(), "2000".to_owned())]);
     for (key, value, default, min, max) in typed {
         problems.range(&format!("spec.config ({key})"), value, min, max);
         if let Some(v) = value.or(default) {
