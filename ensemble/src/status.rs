@@ -140,12 +140,14 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
     });
     let degraded = match failed.as_ref().or(report.trouble.as_ref()) {
         Some(t) => condition(ConditionType::Degraded, true, t.reason, &t.message),
-        None => condition(
-            ConditionType::Degraded,
-            false,
-            Reason::Healthy,
-            "Nothing is wrong.",
-        ),
+        None => {
+            let message = if report.phase == Phase::Recovering {
+                "A member does not serve; it is given a minute to start before this is a warning."
+            } else {
+                "Nothing is wrong."
+            };
+            condition(ConditionType::Degraded, false, Reason::Healthy, message)
+        }
     };
     vec![
         condition(
