@@ -1,6 +1,7 @@
 //! The namespace of one test.
 
 use std::fmt::Write as _;
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -121,8 +122,17 @@ impl World {
         Clients::start(self)
     }
 
-    /// Kills every operator pod without notice, as a failing node would.
+    /// Kills every operator process without notice: with SIGKILL where the tests run beside the
+    /// cluster's processes, else by removing the pods at once, as a failing node would.
     pub fn kill_operator(&self) -> Result<()> {
+        let processes = operator_processes();
+        if !processes.is_empty() {
+            for process in &processes {
+                // One that has gone meanwhile is as dead as it should be.
+                let _ = Command::new("kill").args(["-KILL", process]).status();
+            }
+            return Ok(());
+        }
         self.kubectl.run(&[
             "-n",
             OPERATOR_NAMESPACE,
@@ -228,4 +238,21 @@ impl World {
         let delete = ["delete", "namespace", ns, "--timeout=90s"];
         let _ = self.kubectl.output(&delete);
     }
+}
+
+/// The ids of the operator's processes, if this machine runs the cluster: those that were started as
+/// the chart starts them.
+fn operator_processes() -> Vec<String> {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    processes
+        .flatten()
+        .filter(|process| {
+            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let mut words = line.split(|byte| *byte == 0);
+            words.next() == Some(b"/usr/local/bin/bellwether") && words.next() == Some(b"run")
+        })
+        .filter_map(|process| process.file_name().into_string().ok())
+        .collect()
 }
