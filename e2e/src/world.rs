@@ -123,16 +123,21 @@ impl World {
     }
 
     /// Kills every operator process without notice: with SIGKILL where the tests run beside the
-    /// cluster's processes, else by removing the pods at once, as a failing node would.
+    /// cluster's processes, else by removing the pods at once.
     pub fn kill_operator(&self) -> Result<()> {
         let processes = operator_processes();
-        if !processes.is_empty() {
-            for process in &processes {
-                // One that has gone meanwhile is as dead as it should be.
-                let _ = Command::new("kill").args(["-KILL", process]).status();
-            }
-            return Ok(());
+        for process in &processes {
+            // One that has gone meanwhile is as dead as it should be.
+            let _ = Command::new("kill").args(["-KILL", process]).status();
         }
+        if processes.is_empty() {
+            self.replace_operator()?;
+        }
+        Ok(())
+    }
+
+    /// Removes every operator pod at once, as a failing node would; others take their place.
+    pub fn replace_operator(&self) -> Result<()> {
         self.kubectl.run(&[
             "-n",
             OPERATOR_NAMESPACE,

@@ -214,7 +214,7 @@ pub(crate) fn a_new_operator_does_not_touch_what_is_in_order(world: &World) -> R
     wait_rest(world, &ensemble, 1)?;
     let (before, pods) = (versions(world)?, ensemble.uids());
     let old = operator(world)?;
-    world.kill_operator()?;
+    world.replace_operator()?;
     until(
         "another operator holds the lease",
         Duration::from_secs(90),
