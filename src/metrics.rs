@@ -136,9 +136,8 @@ impl Metrics {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         };
-        let serves = |role: MemberRole| !matches!(role, MemberRole::Looking | MemberRole::Down);
         let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let serving = report.members.iter().filter(|m| serves(m.role)).count();
+        let serving = report.members.iter().filter(|m| m.role.serves()).count();
         let leader = report.members.iter().find(|m| m.role == MemberRole::Leader);
         self.members
             .get_or_create(&labels)

@@ -10,6 +10,13 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(pub u16);
 
+impl ServerId {
+    /// The server id of the pod with this ordinal, in an ensemble with this offset.
+    pub fn of_ordinal(ordinal: u16, offset: u16) -> Self {
+        Self(ordinal + 1 + offset)
+    }
+}
+
 impl fmt::Display for ServerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

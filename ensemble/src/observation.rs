@@ -128,6 +128,14 @@ impl ServerReport {
             Self::Unreachable(_) => MemberRole::Down,
         }
     }
+
+    /// The last transaction that it saw, if it serves.
+    pub fn zxid(&self) -> Option<u64> {
+        match self {
+            Self::Serving { zxid, .. } => Some(*zxid),
+            Self::Looking | Self::Unreachable(_) => None,
+        }
+    }
 }
 
 /// The content of the bootstrap ConfigMap: who may start with an empty disk, and until when.

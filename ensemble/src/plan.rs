@@ -18,7 +18,7 @@ use crate::desired::{self, DesiredObject, config, services, stateful_set};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{BootstrapPermission, Observation, StatefulSetObservation};
 use crate::validate::ValidEnsemble;
-use report::{Report, Trouble, Verdict};
+use report::{Report, Trouble};
 use view::View;
 
 /// How long a permission to start with an empty disk holds without being renewed. If the operator
@@ -275,14 +275,5 @@ impl Plan {
             report,
             requeue: LATER,
         }
-    }
-
-    /// The verdict on a member, by pod name.
-    pub fn verdict(&self, pod: &str) -> Option<&Verdict> {
-        self.report
-            .members
-            .iter()
-            .find(|m| m.pod == pod)
-            .map(|m| &m.verdict)
     }
 }

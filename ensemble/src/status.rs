@@ -7,7 +7,7 @@ use bellwether_api::labels;
 use jiff::Timestamp;
 
 use crate::ids::ServerId;
-use crate::observation::{Observation, ServerReport};
+use crate::observation::Observation;
 use crate::plan::report::{MemberReport, Report, Trouble, Verdict, WaitingOn};
 
 /// What the status is made of.
@@ -34,8 +34,7 @@ pub fn status(
 ) -> ZooKeeperEnsembleStatus {
     let report = input.report;
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
-    let serves = |role: MemberRole| !matches!(role, MemberRole::Looking | MemberRole::Down);
-    let ready = report.members.iter().filter(|m| serves(m.role)).count();
+    let ready = report.members.iter().filter(|m| m.role.serves()).count();
     let leading: Vec<_> = report
         .members
         .iter()
@@ -188,17 +187,10 @@ pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Re
     let members: Vec<MemberReport> = observation
         .pods
         .iter()
-        .map(|pod| MemberReport {
-            pod: pod.name.clone(),
-            id: ServerId(pod.ordinal + 1 + id_offset),
-            role: pod.server.role(),
-            zxid: match &pod.server {
-                ServerReport::Serving { zxid, .. } => Some(*zxid),
-                _ => None,
-            },
-            revision: pod.revision.as_ref().map(|r| r.name.clone()),
-            node: pod.node.clone(),
-            verdict: Verdict::Waiting(WaitingOn::Other("the spec to be corrected".to_owned())),
+        .map(|pod| {
+            let waiting = WaitingOn::Other("the spec to be corrected".to_owned());
+            let id = ServerId::of_ordinal(pod.ordinal, id_offset);
+            MemberReport::new(pod, id, Verdict::Waiting(waiting))
         })
         .collect();
     let leaders = members

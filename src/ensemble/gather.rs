@@ -88,7 +88,7 @@ pub(crate) async fn gather(
     observed.sort_by_key(|(pod, _)| pod.ordinal);
     let reports = join_all(observed.iter().map(|(pod, address)| async move {
         match address {
-            Some(address) => probe(*address, ServerId(pod.ordinal + 1 + id_offset)).await,
+            Some(address) => probe(*address, ServerId::of_ordinal(pod.ordinal, id_offset)).await,
             None => ServerReport::Unreachable("the pod has no address yet".to_owned()),
         }
     }))
@@ -98,7 +98,7 @@ pub(crate) async fn gather(
         .zip(reports)
         .map(|((mut pod, address), report)| {
             if let Some(address) = address {
-                addresses.insert(ServerId(pod.ordinal + 1 + id_offset), address);
+                addresses.insert(ServerId::of_ordinal(pod.ordinal, id_offset), address);
             }
             pod.server = report;
             pod

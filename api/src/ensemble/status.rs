@@ -94,6 +94,13 @@ pub enum MemberRole {
     Down,
 }
 
+impl MemberRole {
+    /// Whether a member in this role takes part in the ensemble and serves clients.
+    pub fn serves(self) -> bool {
+        !matches!(self, Self::Looking | Self::Down)
+    }
+}
+
 impl std::fmt::Display for MemberRole {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -4,27 +4,32 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use bellwether_e2e::clients::Clients;
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::history::{assert_leader_last, deletions, most_unready, restarts};
-use bellwether_e2e::load::Load;
+use bellwether_e2e::load::{Load, Verdict};
 use bellwether_e2e::wait::{throughout, until};
 use bellwether_e2e::watch::Watch;
 use bellwether_e2e::world::{OPERATOR_NAMESPACE, World};
 use serde_json::{Value, json};
 
-pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leader_last(
+/// Changes the spec of three members under writes: each restarts exactly once, the leader last, and
+/// nothing is lost.
+fn roll(
     world: &World,
-) -> Result<()> {
-    let clients = world.clients()?;
-    let ensemble = world.small_ensemble(3)?;
+    ensemble: Ensemble<'_>,
+    clients: Clients<'_>,
+    title: &str,
+    patch: &Value,
+) -> Result<Verdict> {
     let before = ensemble.uids();
     let load = Load::start(clients, ensemble, 3)?;
-    ensemble.patch(&json!({ "config": { "syncLimit": 6 } }))?;
+    ensemble.patch(patch)?;
     ensemble.wait_ready(3)?;
     assert_all_replaced(&before, &ensemble)?;
     let verdict = load.finish(3)?;
     eprintln!(
-        "roll: {} writes, longest gap {} s",
+        "{title}: {} writes, longest gap {} s",
         verdict.acknowledged,
         verdict.longest_gap()
     );
@@ -36,6 +41,21 @@ pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leade
         counts.len() == 3 && counts.values().all(|n| *n == 1),
         "restarts by pod: {counts:?}"
     );
+    Ok(verdict)
+}
+
+pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leader_last(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let ensemble = world.small_ensemble(3)?;
+    let verdict = roll(
+        world,
+        ensemble,
+        clients,
+        "roll",
+        &json!({ "config": { "syncLimit": 6 } }),
+    )?;
     let leaders = verdict.roles["leaders"].as_array().map_or(0, Vec::len);
     ensure!(
         leaders == 2,
@@ -66,25 +86,13 @@ pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
     spec["version"] = json!("3.8.6");
     let ensemble = world.ensemble("main", spec)?;
     ensemble.wait_ready(3)?;
-    let before = ensemble.uids();
-    let load = Load::start(clients, ensemble, 3)?;
-    ensemble.patch(&json!({ "version": "3.9.5" }))?;
-    ensemble.wait_ready(3)?;
-    assert_all_replaced(&before, &ensemble)?;
-    let verdict = load.finish(3)?;
-    eprintln!(
-        "3.8.6 to 3.9.5: {} writes, longest gap {} s",
-        verdict.acknowledged,
-        verdict.longest_gap()
-    );
-    verdict.assert_safe()?;
-    let done = deletions(&world.pods.history());
-    assert_leader_last(&done, &verdict)?;
-    let counts = restarts(&done);
-    ensure!(
-        counts.len() == 3 && counts.values().all(|n| *n == 1),
-        "restarts by pod: {counts:?}"
-    );
+    roll(
+        world,
+        ensemble,
+        clients,
+        "3.8.6 to 3.9.5",
+        &json!({ "version": "3.9.5" }),
+    )?;
     let hosts = ensemble.members(1);
     let (host, port) = hosts.rsplit_once(':').unwrap_or_default();
     let ask = format!("echo srvr | nc -w 2 {host} {port}");

@@ -94,12 +94,7 @@ fn replicas(view: &View<'_>, set: &StatefulSetObservation, voters: &Voters) -> u
     if size >= set.replicas {
         return size;
     }
-    let done = view.template.voters == *voters
-        && voters.iter().all(|id| {
-            view.members
-                .get(&id)
-                .is_some_and(|m| m.voters == voters && m.serves() && !m.pod.terminating)
-        });
+    let done = view.template.voters == *voters && view.all_run(voters);
     // The leaver may lead still, if it was elected in the middle of the step.
     let leaver_leads = view.leader.is_some_and(|l| !voters.contains(l));
     if done && !leaver_leads {

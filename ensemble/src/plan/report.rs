@@ -8,7 +8,7 @@ use bellwether_api::ensemble::{MemberRole, Phase};
 
 use crate::desired::pod_name;
 use crate::ids::{ServerId, Voters};
-use crate::observation::{PodState, Revision, ServerReport};
+use crate::observation::{PodObservation, PodState, Revision, ServerReport};
 use crate::plan::Step;
 use crate::plan::membership::Change;
 use crate::plan::roll::Roll;
@@ -113,6 +113,21 @@ pub struct MemberReport {
     pub verdict: Verdict,
 }
 
+impl MemberReport {
+    /// What was seen of a pod, with the verdict on it.
+    pub fn new(pod: &PodObservation, id: ServerId, verdict: Verdict) -> Self {
+        Self {
+            pod: pod.name.clone(),
+            id,
+            role: pod.server.role(),
+            zxid: pod.server.zxid(),
+            revision: pod.revision.as_ref().map(|r| r.name.clone()),
+            node: pod.node.clone(),
+            verdict,
+        }
+    }
+}
+
 /// The whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -182,21 +197,13 @@ pub fn compose(
     let members: Vec<MemberReport> = view
         .members
         .values()
-        .map(|m| MemberReport {
-            pod: m.pod.name.clone(),
-            id: m.id,
-            role: m.role(),
-            zxid: match &m.pod.server {
-                ServerReport::Serving { zxid, .. } => Some(*zxid),
-                _ => None,
-            },
-            revision: m.pod.revision.as_ref().map(|r| r.name.clone()),
-            node: m.pod.node.clone(),
-            verdict: roll
-                .verdicts
-                .iter()
-                .find(|(id, _)| *id == m.id)
-                .map_or(Verdict::UpToDate, |(_, v)| v.clone()),
+        .map(|m| {
+            let verdict = roll.verdicts.iter().find(|(id, _)| *id == m.id);
+            MemberReport::new(
+                m.pod,
+                m.id,
+                verdict.map_or(Verdict::UpToDate, |(_, v)| v.clone()),
+            )
         })
         .collect();
     let wanted = Voters::first(ensemble.size, ensemble.id_offset);

@@ -115,7 +115,7 @@ impl<'a> View<'a> {
         let template = set.template.as_ref().ok_or(Unknown::Template)?;
         let mut members = BTreeMap::new();
         for pod in &observation.pods {
-            let id = ServerId(pod.ordinal + 1 + ensemble.id_offset);
+            let id = ServerId::of_ordinal(pod.ordinal, ensemble.id_offset);
             let revision = pod
                 .revision
                 .as_ref()
@@ -201,10 +201,15 @@ impl<'a> View<'a> {
         self.missing.is_empty()
             && self.leader.is_some()
             && self.members.len() == voters.len()
-            && voters.iter().all(|id| {
-                self.members
-                    .get(&id)
-                    .is_some_and(|m| m.voters == voters && m.serves() && !m.pod.terminating)
-            })
+            && self.all_run(voters)
+    }
+
+    /// Whether every one of these voters runs this list and serves.
+    pub fn all_run(&self, voters: &Voters) -> bool {
+        voters.iter().all(|id| {
+            self.members
+                .get(&id)
+                .is_some_and(|m| m.voters == voters && m.serves() && !m.pod.terminating)
+        })
     }
 }
