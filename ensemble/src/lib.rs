@@ -14,6 +14,7 @@ pub mod four_letter;
 pub mod ids;
 pub mod observation;
 pub mod plan;
+pub mod rules;
 pub mod safety;
 pub mod status;
 pub mod validate;

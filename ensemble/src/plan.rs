@@ -17,6 +17,7 @@ use jiff::SignedDuration;
 use crate::desired::{self, DesiredObject, config, services, stateful_set};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{BootstrapPermission, Observation, StatefulSetObservation};
+use crate::rules::Rules;
 use crate::validate::ValidEnsemble;
 use report::{Report, Trouble};
 use view::View;
@@ -78,9 +79,16 @@ pub enum Expect {
 
 /// Decides what to do.
 pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
+    plan_under(Rules::ALL, ensemble, observation)
+}
+
+/// As [`plan`], but only some safety rules hold: for the model check, which shows what each rule is
+/// good for.
+#[doc(hidden)]
+pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
     let mut plan = match &observation.stateful_set {
         None => plan_start(ensemble, observation),
-        Some(set) => plan_existing(ensemble, observation, set),
+        Some(set) => plan_existing(rules, ensemble, observation, set),
     };
     if ensemble.paused {
         plan.objects.clear();
@@ -155,6 +163,7 @@ fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 }
 
 fn plan_existing(
+    rules: Rules,
     ensemble: &ValidEnsemble,
     observation: &Observation,
     set: &StatefulSetObservation,
@@ -163,7 +172,7 @@ fn plan_existing(
         let message = "The StatefulSet is being deleted; it is created again when it is gone.";
         return Plan::nothing(Report::new(Phase::Recovering, message.to_owned()));
     }
-    let view = match View::new(ensemble, observation, set) {
+    let view = match View::new(rules, ensemble, observation, set) {
         Ok(view) => view,
         Err(unknown) => {
             let message = format!("{unknown}. Nothing is restarted until this is understood.");

@@ -37,14 +37,17 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         held: None,
     };
     if *template != wanted {
-        if view.is_finished() {
+        if view.is_finished() || !view.rules.finished_first {
             begin_step(ensemble, view, &wanted, &mut change);
         } else if let Some(back) = turn_round(view, &wanted) {
             change.voters = back;
             change.initialize = None;
         }
     }
-    if let Err(unsafe_voters) = may_become_live(view.live(), &change.voters) {
+    let checked = view.rules.small_steps && view.rules.finished_first;
+    if let Err(unsafe_voters) = may_become_live(view.live(), &change.voters)
+        && checked
+    {
         change.held = Some(unsafe_voters.to_string());
         change.voters = template.clone();
         change.initialize = view.template.initialize;
@@ -59,16 +62,27 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
     let template = &view.template.voters;
     // Every set of this operator is an interval from the first id.
     let size = u16::try_from(template.len()).unwrap_or(u16::MAX);
+    if !view.rules.small_steps {
+        change.voters = wanted.clone();
+        return;
+    }
     if wanted.len() > template.len() {
         change.voters = Voters::first(size + 1, ensemble.id_offset);
-        change.initialize = change.voters.last().filter(|_| size == 1);
+        change.initialize = change
+            .voters
+            .last()
+            .filter(|_| size == 1 || !view.rules.empty_disks_do_not_vote);
         return;
     }
     match template.last() {
         // Restarted under the new list it would no longer vote; restarted under the old one it
         // comes back as a follower, and then leaves without an election. Of two members the one
         // that leaves would only be elected again, and the other has every acknowledged write.
-        Some(leaver) if view.leader == Some(leaver) && !never_joins(leaver, template) => {
+        Some(leaver)
+            if view.leader == Some(leaver)
+                && !never_joins(leaver, template)
+                && view.rules.leaver_steps_down =>
+        {
             change.bounce = Some(leaver);
         }
         _ => {
@@ -91,7 +105,7 @@ fn turn_round(view: &View<'_>, wanted: &Voters) -> Option<Voters> {
 /// A leaver's pod stays until every voter serves without it in its list.
 fn replicas(view: &View<'_>, set: &StatefulSetObservation, voters: &Voters) -> u16 {
     let size = u16::try_from(voters.len()).unwrap_or(u16::MAX);
-    if size >= set.replicas {
+    if size >= set.replicas || !view.rules.leaver_goes_last {
         return size;
     }
     let done = view.template.voters == *voters && view.all_run(voters);

@@ -93,17 +93,22 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
         let what = "the StatefulSet controller to notice the new pod template";
         return Choice::Wait(WaitingOn::Other(what.to_owned()));
     }
-    if let Some(going) = view.members.values().find(|m| m.pod.terminating) {
+    let rules = view.rules;
+    if let Some(going) = view
+        .members
+        .values()
+        .find(|m| m.pod.terminating && rules.one_at_a_time)
+    {
         return Choice::Wait(WaitingOn::Deletion(going.pod.name.clone()));
     }
-    if let Some(ordinal) = view.missing.first() {
+    if let Some(ordinal) = view.missing.first().filter(|_| rules.one_at_a_time) {
         return Choice::Wait(WaitingOn::Creation(*ordinal));
     }
     let updated = || view.members.values().filter(|m| !m.outdated);
     if let Some(failing) = updated().find_map(failing) {
         return Choice::Blocked(failing);
     }
-    if let Some(starting) = updated().find(|m| !m.answers()) {
+    if let Some(starting) = updated().find(|m| !m.answers() && rules.one_at_a_time) {
         return Choice::Wait(WaitingOn::Start(starting.pod.name.clone()));
     }
     if view.leaders > 1 {
@@ -116,7 +121,8 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
             format!("{}; it takes part in no quorum", reason(view, idle)),
         );
     }
-    let joins = |m: &Member<'_>| can_join(m.id, m.voters, &view.serving, view.leader);
+    let joins =
+        |m: &Member<'_>| can_join(m.id, m.voters, &view.serving, view.leader) && rules.joined_first;
     if let Some(joining) = updated().find(|m| !m.serves() && joins(m)) {
         return Choice::Wait(WaitingOn::Join(joining.pod.name.clone()));
     }
@@ -140,12 +146,22 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     // their list cannot follow it. Of two members the one that stays restarts alone into its list.
     let leaves =
         |m: &&Member<'_>| !view.template.voters.contains(m.id) && !never_joins(m.id, m.voters);
-    if let Some(leaver) = view.members.get(&leader).filter(leaves) {
+    if let Some(leaver) = view
+        .members
+        .get(&leader)
+        .filter(leaves)
+        .filter(|_| rules.leaver_steps_down)
+    {
         return Choice::Restart(
             leaver.id,
             Expect::Leader,
             "it leads and is about to leave".to_owned(),
         );
+    }
+    if !rules.leader_last
+        && let Some(first) = outdated.iter().find(|m| m.id == leader)
+    {
+        return Choice::Restart(leader, Expect::Leader, reason(view, first));
     }
     let mut waiting = None;
     for follower in outdated.iter().filter(|m| m.id != leader) {
@@ -207,6 +223,9 @@ fn roll_forward(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> 
 }
 
 fn restart_is_safe(view: &View<'_>, id: ServerId) -> Result<(), WaitingOn> {
+    if !view.rules.keep_majority {
+        return Ok(());
+    }
     may_restart(id, &view.serving, &view.answering, view.live())
         .map_err(|e| WaitingOn::Majority(e.to_string()))
 }

@@ -12,6 +12,7 @@ use crate::ids::{ServerId, Voters};
 use crate::observation::{
     Observation, PodObservation, PodState, Revision, ServerReport, StatefulSetObservation,
 };
+use crate::rules::Rules;
 use crate::validate::ValidEnsemble;
 
 /// What makes no sense.
@@ -99,6 +100,8 @@ pub struct View<'a> {
     pub starts_first_time: bool,
     /// When all this was observed.
     pub now: Timestamp,
+    /// The safety rules that hold: all of them, but for the model check.
+    pub rules: Rules,
     id_offset: u16,
 }
 
@@ -108,6 +111,7 @@ impl<'a> View<'a> {
     /// # Errors
     /// The first thing that makes no sense.
     pub fn new(
+        rules: Rules,
         ensemble: &ValidEnsemble,
         observation: &'a Observation,
         set: &'a StatefulSetObservation,
@@ -175,6 +179,7 @@ impl<'a> View<'a> {
                 .as_ref()
                 .is_some_and(|b| b.initialize.is_some()),
             now: observation.now,
+            rules,
             id_offset: ensemble.id_offset,
         })
     }
