@@ -2,6 +2,7 @@
 
 pub mod settings;
 pub mod status;
+pub mod versions;
 
 use std::collections::BTreeMap;
 
@@ -111,18 +112,23 @@ pub struct ZooKeeperEnsembleSpec {
     )]
     pub replicas: i32,
 
-    /// The ZooKeeper version, which is also the tag of the official image. Default: 3.9.5.
+    /// The ZooKeeper version, which is also the tag of the official image. Default: 3.9.5. Releases
+    /// that may lose data are refused; those with known vulnerabilities are told in the condition
+    /// `VersionRecommended`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^3[.](8|9)[.][0-9]+$')")
-        .message("version must be a ZooKeeper release 3.8.x or 3.9.x, such as 3.9.5"))]
+        .message("version must be a ZooKeeper release 3.8.x or 3.9.x, such as 3.9.5"),
+        validation = Rule::new(versions::version_rule()).message(Message::Expression(versions::version_message())))]
     #[schemars(length(max = 32))]
     pub version: Option<String>,
 
     /// The whole image reference, for a mirror or an image of your own. It must keep the official
     /// image's contract: uid 1000, `/conf`, `/data`, and `zkServer.sh` on the PATH.
-    /// Default: `docker.io/library/zookeeper:<version>`.
+    /// A tag like one of the official image's says which release it is, where `version` does not;
+    /// releases that may lose data are refused. Default: `docker.io/library/zookeeper:<version>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 500))]
+    #[x_kube(validation = Rule::new(versions::image_rule()).message(Message::Expression(versions::image_message())))]
     pub image: Option<String>,
 
     /// When the kubelet pulls the image.

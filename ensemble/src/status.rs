@@ -2,6 +2,7 @@
 
 use bellwether_api::conditions::{ConditionStatus, NewCondition, merge_conditions};
 use bellwether_api::ensemble::status::{ConditionType, Reason};
+use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::labels;
 use jiff::Timestamp;
@@ -19,6 +20,8 @@ pub struct StatusInput<'a> {
     pub generation: Option<i64>,
     /// The wanted version, if the spec is valid.
     pub version: Option<&'a str>,
+    /// The ZooKeeper release that is wanted, if it is known.
+    pub release: Option<&'a str>,
     /// The report of the plan.
     pub report: &'a Report,
     /// What went wrong when the plan was carried out.
@@ -77,10 +80,31 @@ pub fn status(
             .collect(),
         conditions: merge_conditions(
             old_conditions,
-            conditions(report, input.failure),
+            conditions(report, input.failure)
+                .into_iter()
+                .chain(input.release.map(version_recommended))
+                .collect(),
             input.generation,
             input.now,
         ),
+    }
+}
+
+/// Whether this release should be used. The ones that must not be used are refused before this.
+fn version_recommended(release: &str) -> NewCondition {
+    let flaw = versions::flaw(release);
+    let (reason, message) = match flaw {
+        Some(flaw) => (Reason::KnownFlaw, versions::sentence(flaw)),
+        None => (
+            Reason::NoKnownFlaw,
+            format!("No flaw of ZooKeeper {release} is known to this version of the operator."),
+        ),
+    };
+    NewCondition {
+        type_: ConditionType::VersionRecommended.as_str(),
+        status: ConditionStatus::from(flaw.is_none()),
+        reason: reason.as_str(),
+        message,
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bellwether_api::ensemble::settings::{self, KeyKind};
+use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{
     Config, DEFAULT_IMAGE_REPOSITORY, DEFAULT_VERSION, ImagePullPolicy, MAX_NAME_LENGTH,
     MAX_REPLICAS, Pod, ReclaimPolicy,
@@ -40,6 +41,8 @@ pub struct ValidEnsemble {
     pub image: String,
     /// What the status shows as version: the version, or the image where there is none.
     pub version: String,
+    /// The ZooKeeper release, where the version or a tag like the official image's tells it.
+    pub release: Option<String>,
     /// When the kubelet pulls the image.
     pub image_pull_policy: Option<ImagePullPolicy>,
     /// Credentials for the registry.
@@ -160,7 +163,11 @@ pub fn validate(
     if !problems.0.is_empty() {
         return Err(problems.0);
     }
+    let release = versions::release_of_image(&image)
+        .or(spec.version.as_deref())
+        .map(str::to_owned);
     Ok(ValidEnsemble {
+        release,
         namespace: ensemble.metadata.namespace.clone().unwrap_or_default(),
         uid: ensemble.metadata.uid.clone().unwrap_or_default(),
         name,
@@ -238,6 +245,14 @@ fn validate_image(
                 "spec.version",
                 format!("{v:?}: use a ZooKeeper release 3.8.x or 3.9.x, such as {DEFAULT_VERSION}"),
             );
+        }
+    }
+    // What the tag says is what runs, whatever the version says.
+    let of_tag = image.and_then(versions::release_of_image);
+    for (field, release) in [("spec.version", version), ("spec.image", of_tag)] {
+        let flaw = release.and_then(versions::flaw);
+        if let Some(flaw) = flaw.filter(|f| f.refused) {
+            problems.add(field, versions::sentence(flaw));
         }
     }
     if image.is_some_and(|i| i.is_empty() || i.contains(char::is_whitespace)) {
@@ -429,6 +444,36 @@ mod tests {
         for replicas in [1, 3, 5, 7, 9, 11, 13] {
             assert_eq!(problems(|s| s.replicas = replicas), "");
         }
+    }
+
+    #[test]
+    fn releases_that_lose_data_are_refused_by_version_and_by_tag() {
+        let version = |v: &str| problems(|s| s.version = Some(v.to_owned()));
+        assert!(version("3.9.3").contains("ZOOKEEPER-4925"));
+        assert!(version("3.8.4").contains("use 3.8.6"));
+        assert_eq!(version("3.9.4"), "");
+        let image = |i: &str| problems(|s| s.image = Some(i.to_owned()));
+        assert!(image("mirror/zookeeper:3.9.1-jre-17").contains("spec.image"));
+        assert_eq!(image("mirror/zookeeper:3.9.5"), "");
+        assert_eq!(image("mirror/my-own:3.9.3"), "");
+    }
+
+    #[test]
+    fn the_release_is_known_from_the_version_or_an_official_tag() {
+        let release = |image: Option<&str>, version: Option<&str>| {
+            let spec = ZooKeeperEnsembleSpec {
+                replicas: 1,
+                image: image.map(str::to_owned),
+                version: version.map(str::to_owned),
+                ..Default::default()
+            };
+            let valid = validate(&ZooKeeperEnsemble::new("zk", spec), &context());
+            valid.unwrap().release
+        };
+        assert_eq!(release(None, None).as_deref(), Some("3.9.5"));
+        assert_eq!(release(Some("a/zookeeper:3.8.5"), None).as_deref(), Some("3.8.5"));
+        assert_eq!(release(Some("a/own:1"), Some("3.9.4")).as_deref(), Some("3.9.4"));
+        assert_eq!(release(Some("a/own:1"), None), None);
     }
 
     #[test]

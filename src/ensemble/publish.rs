@@ -40,6 +40,7 @@ pub(crate) async fn status(
             name: &name,
             generation: ensemble.metadata.generation,
             version: valid.map(|v| v.version.as_str()),
+            release: valid.and_then(|v| v.release.as_deref()),
             report,
             failure: failure.as_deref(),
             now: gathered.observation.now,

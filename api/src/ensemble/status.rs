@@ -46,7 +46,8 @@ pub struct ZooKeeperEnsembleStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub members: Vec<MemberStatus>,
-    /// `Ready`, `Available`, `Progressing` and `Degraded`.
+    /// `Ready`, `Available`, `Progressing` and `Degraded`; and `VersionRecommended` where the ZooKeeper
+    /// version is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -149,6 +150,8 @@ pub enum ConditionType {
     Progressing,
     /// Something is wrong that a person should know.
     Degraded,
+    /// The ZooKeeper release has no known vulnerability and loses nothing.
+    VersionRecommended,
 }
 
 impl ConditionType {
@@ -159,6 +162,7 @@ impl ConditionType {
             Self::Available => "Available",
             Self::Progressing => "Progressing",
             Self::Degraded => "Degraded",
+            Self::VersionRecommended => "VersionRecommended",
         }
     }
 }
@@ -198,6 +202,10 @@ pub enum Reason {
     ApplyFailed,
     /// Nothing is wrong.
     Healthy,
+    /// The ZooKeeper release has no known flaw.
+    NoKnownFlaw,
+    /// The ZooKeeper release has a known flaw; another one should be used.
+    KnownFlaw,
 }
 
 impl Reason {
@@ -220,6 +228,8 @@ impl Reason {
             Self::VolumesLeftOver => "VolumesLeftOver",
             Self::ApplyFailed => "ApplyFailed",
             Self::Healthy => "Healthy",
+            Self::NoKnownFlaw => "NoKnownFlaw",
+            Self::KnownFlaw => "KnownFlaw",
         }
     }
 }

@@ -47,6 +47,7 @@ const TESTS: &[Test] = tests![
     0 refusals::even_and_impossible_sizes_are_refused_with_what_to_do_instead,
     0 refusals::keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused,
     0 refusals::immutable_fields_are_refused,
+    0 refusals::releases_of_zookeeper_that_lose_data_are_refused_and_old_ones_warned_of,
     5 faults::a_size_change_survives_the_death_of_every_operator_pod,
     3 changes::an_idle_ensemble_is_not_written_to,
     3 sizes::one_member_becomes_three_under_writes_and_keeps_every_znode,

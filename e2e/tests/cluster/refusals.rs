@@ -1,7 +1,10 @@
 //! What is refused at the door, with a message that says what to do instead.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail, ensure};
 use bellwether_e2e::ensemble::Ensemble;
+use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
 
@@ -111,6 +114,56 @@ pub(crate) fn keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused
     spec["paused"] = json!(true);
     spec["config"]["additional"] = json!({ "maxCnxns": "9", "audit.enable": "true" });
     world.apply(&Ensemble::manifest("other", spec))
+}
+
+pub(crate) fn releases_of_zookeeper_that_lose_data_are_refused_and_old_ones_warned_of(
+    world: &World,
+) -> Result<()> {
+    let ensemble = paused(world)?;
+    let cases: &[(Value, &[&str])] = &[
+        (
+            json!({ "version": "3.9.3" }),
+            &["ZOOKEEPER-4925", "use 3.9.5"],
+        ),
+        (
+            json!({ "version": "3.8.4" }),
+            &["ZOOKEEPER-4785", "use 3.8.6"],
+        ),
+        (
+            json!({ "version": "3.9.1" }),
+            &["ZOOKEEPER-4785", "use 3.9.5"],
+        ),
+        (
+            json!({ "image": "mirror.local:5000/library/zookeeper:3.9.3-jre-17" }),
+            &["ZOOKEEPER-4925"],
+        ),
+    ];
+    for (patch, words) in cases {
+        expect_refusal(&patch.to_string(), ensemble.try_patch(patch)?, words)?;
+    }
+    let recommended = |patch: Value, expected: &str, word: &str| {
+        ensemble.patch(&patch)?;
+        until("the version is judged", Duration::from_secs(60), || {
+            let (status, reason, message) = ensemble.condition("VersionRecommended")?;
+            if status == expected && message.contains(word) {
+                Ok(())
+            } else {
+                Err(format!("{status} ({reason}): {message}"))
+            }
+        })
+    };
+    recommended(json!({ "version": "3.8.5" }), "False", "CVE-2026-24281")?;
+    recommended(json!({ "version": "3.9.5" }), "True", "3.9.5")?;
+    let tag = json!({ "version": null, "image": "mirror.local/zookeeper:3.9.4" });
+    recommended(tag, "False", "CVE-2026-24308")?;
+    // Nothing is known of an image of one's own, and nothing is said.
+    ensemble.patch(&json!({ "image": "mirror.local/own:3.9.3" }))?;
+    until("nothing is said", Duration::from_secs(60), || {
+        match ensemble.condition("VersionRecommended") {
+            Err(_) if ensemble.condition("Ready").is_ok() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
 }
 
 pub(crate) fn immutable_fields_are_refused(world: &World) -> Result<()> {

@@ -1,0 +1,187 @@
+//! Which releases of ZooKeeper must not be used, and which should not.
+
+/// Why a release should not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    /// The release line, such as `3.9`.
+    pub line: &'static str,
+    /// The first and the last patch number that have it.
+    pub patches: (u16, u16),
+    /// What is wrong with them, as the end of "ZooKeeper 3.9.3 ...".
+    pub problem: &'static str,
+    /// The release to use instead.
+    pub instead: &'static str,
+    /// Whether the release is refused; otherwise a condition warns of it.
+    pub refused: bool,
+}
+
+/// The flaws that are known. ZOOKEEPER-4925 is in 3.9.3 alone; ZOOKEEPER-4785 was repaired in 3.8.5
+/// and 3.9.2; the two vulnerabilities in 3.8.6 and 3.9.5.
+pub const FLAWS: &[Flaw] = &[
+    Flaw {
+        line: "3.9",
+        patches: (3, 3),
+        problem: "loses data when a member syncs with the leader (ZOOKEEPER-4925)",
+        instead: "3.9.5",
+        refused: true,
+    },
+    Flaw {
+        line: "3.8",
+        patches: (0, 4),
+        problem: "may lose a transaction when a member syncs with the leader (ZOOKEEPER-4785)",
+        instead: "3.8.6",
+        refused: true,
+    },
+    Flaw {
+        line: "3.9",
+        patches: (0, 1),
+        problem: "may lose a transaction when a member syncs with the leader (ZOOKEEPER-4785)",
+        instead: "3.9.5",
+        refused: true,
+    },
+    Flaw {
+        line: "3.8",
+        patches: (0, 5),
+        problem: "has known vulnerabilities (CVE-2026-24281, CVE-2026-24308)",
+        instead: "3.8.6",
+        refused: false,
+    },
+    Flaw {
+        line: "3.9",
+        patches: (0, 4),
+        problem: "has known vulnerabilities (CVE-2026-24281, CVE-2026-24308)",
+        instead: "3.9.5",
+        refused: false,
+    },
+];
+
+/// The worst flaw of a release such as `3.9.3`; `None` for a release without one, and for a text
+/// that names no release.
+pub fn flaw(version: &str) -> Option<&'static Flaw> {
+    let (line, patch) = version.rsplit_once('.')?;
+    let patch: u16 = patch.parse().ok()?;
+    FLAWS
+        .iter()
+        .find(|f| f.line == line && (f.patches.0..=f.patches.1).contains(&patch))
+}
+
+/// The release that an image reference names, if its tag looks like one of the official image:
+/// repository `zookeeper` in any registry, tag `X.Y.Z` with or without a suffix such as `-jre-17`.
+pub fn release_of_image(image: &str) -> Option<&str> {
+    let without_digest = image.split_once('@').map_or(image, |(name, _)| name);
+    let (repository, tag) = without_digest.rsplit_once(':')?;
+    if repository.rsplit('/').next() != Some("zookeeper") {
+        return None;
+    }
+    let release = tag.split_once('-').map_or(tag, |(release, _)| release);
+    let numbers: Vec<&str> = release.split('.').collect();
+    let is_number = |n: &&str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    (numbers.len() == 3 && numbers.iter().all(is_number)).then_some(release)
+}
+
+fn refused() -> impl DoubleEndedIterator<Item = &'static Flaw> {
+    FLAWS.iter().filter(|f| f.refused)
+}
+
+/// The CEL test whether `self`, a version or an image reference, names a release with this flaw.
+fn test(flaw: &Flaw, (before, after): (&str, &str)) -> String {
+    let (first, last) = flaw.patches;
+    let line = flaw.line.replace('.', "[.]");
+    format!("self.matches('^{before}{line}[.][{first}-{last}]{after}$')")
+}
+
+const VERSION: (&str, &str) = ("", "");
+const IMAGE: (&str, &str) = ("(.*/)?zookeeper:", "(-[^@]*)?(@.*)?");
+
+fn rule(around: (&str, &str)) -> String {
+    let tests: Vec<String> = refused().map(|f| format!("!{}", test(f, around))).collect();
+    tests.join(" && ")
+}
+
+fn message(around: (&str, &str)) -> String {
+    refused().rev().fold("'refused'".to_owned(), |rest, f| {
+        format!("{} ? '{}' : {rest}", test(f, around), sentence(f))
+    })
+}
+
+/// The CEL rule of the field `version`: no release that is refused.
+pub fn version_rule() -> String {
+    rule(VERSION)
+}
+
+/// The CEL expression of the sentence for [`version_rule`].
+pub fn version_message() -> String {
+    message(VERSION)
+}
+
+/// The CEL rule of the field `image`: no tag of a release that is refused.
+pub fn image_rule() -> String {
+    rule(IMAGE)
+}
+
+/// The CEL expression of the sentence for [`image_rule`].
+pub fn image_message() -> String {
+    message(IMAGE)
+}
+
+/// What is wrong with these releases and what to use instead.
+pub fn sentence(flaw: &Flaw) -> String {
+    let (first, last) = flaw.patches;
+    let which = if first == last {
+        format!("{}.{first}", flaw.line)
+    } else {
+        format!("{0}.{first} to {0}.{last}", flaw.line)
+    };
+    format!(
+        "ZooKeeper {which} {}; use {} or later",
+        flaw.problem, flaw.instead
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_flaw_of_each_release_is_told() {
+        for (version, refused) in [
+            ("3.8.0", Some(true)),
+            ("3.8.4", Some(true)),
+            ("3.8.5", Some(false)),
+            ("3.8.6", None),
+            ("3.8.10", None),
+            ("3.9.0", Some(true)),
+            ("3.9.1", Some(true)),
+            ("3.9.2", Some(false)),
+            ("3.9.3", Some(true)),
+            ("3.9.4", Some(false)),
+            ("3.9.5", None),
+            ("3.9.33", None),
+            ("latest", None),
+            ("", None),
+        ] {
+            assert_eq!(flaw(version).map(|f| f.refused), refused, "{version}");
+        }
+        assert!(flaw("3.9.3").is_some_and(|f| f.problem.contains("ZOOKEEPER-4925")));
+    }
+
+    #[test]
+    fn only_a_tag_that_looks_official_names_a_release() {
+        for (image, release) in [
+            ("zookeeper:3.9.3", Some("3.9.3")),
+            ("docker.io/library/zookeeper:3.9.3-jre-17", Some("3.9.3")),
+            ("mirror.local:5000/zookeeper:3.8.4", Some("3.8.4")),
+            ("zookeeper:3.9.3@sha256:0123", Some("3.9.3")),
+            ("zookeeper:3.9", None),
+            ("zookeeper:latest", None),
+            ("zookeeper", None),
+            ("zookeeper@sha256:0123", None),
+            ("mirror.local:5000/zookeeper", None),
+            ("mirror.local/my-zookeeper:3.9.3", None),
+            ("mirror.local/zookeeper:v3.9.3", None),
+            ("", None),
+        ] {
+            assert_eq!(release_of_image(image), release, "{image}");
+        }
+    }
+}
