@@ -471,8 +471,14 @@ mod tests {
             valid.unwrap().release
         };
         assert_eq!(release(None, None).as_deref(), Some("3.9.5"));
-        assert_eq!(release(Some("a/zookeeper:3.8.5"), None).as_deref(), Some("3.8.5"));
-        assert_eq!(release(Some("a/own:1"), Some("3.9.4")).as_deref(), Some("3.9.4"));
+        assert_eq!(
+            release(Some("a/zookeeper:3.8.5"), None).as_deref(),
+            Some("3.8.5")
+        );
+        assert_eq!(
+            release(Some("a/own:1"), Some("3.9.4")).as_deref(),
+            Some("3.9.4")
+        );
         assert_eq!(release(Some("a/own:1"), None), None);
     }
 

@@ -158,12 +158,14 @@ pub(crate) fn releases_of_zookeeper_that_lose_data_are_refused_and_old_ones_warn
     recommended(tag, "False", "CVE-2026-24308")?;
     // Nothing is known of an image of one's own, and nothing is said.
     ensemble.patch(&json!({ "image": "mirror.local/own:3.9.3" }))?;
-    until("nothing is said", Duration::from_secs(60), || {
-        match ensemble.condition("VersionRecommended") {
+    until(
+        "nothing is said",
+        Duration::from_secs(60),
+        || match ensemble.condition("VersionRecommended") {
             Err(_) if ensemble.condition("Ready").is_ok() => Ok(()),
             other => Err(format!("{other:?}")),
-        }
-    })
+        },
+    )
 }
 
 pub(crate) fn immutable_fields_are_refused(world: &World) -> Result<()> {
