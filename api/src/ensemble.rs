@@ -189,20 +189,20 @@ pub struct Storage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub storage_class_name: Option<String>,
-    /// What becomes of the volumes when the ensemble is deleted. Default: Retain. The volume of a
-    /// member that left through a smaller `replicas` is always deleted, since everything on it is
-    /// on the members that stay and an old copy must never vote again.
+    /// What becomes of volumes when the ensemble is deleted, and of the volume of a member that
+    /// leaves through a smaller `replicas`. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<ReclaimPolicy>,
 }
 
-/// What becomes of an ensemble's volumes when it is deleted.
+/// What becomes of volumes that no member uses any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ReclaimPolicy {
-    /// They stay. An ensemble of the same name and size takes them up again.
+    /// They stay. An ensemble of the same name takes them up again, whatever its size; so does a
+    /// member that comes back.
     #[default]
     Retain,
-    /// They are deleted with the ensemble.
+    /// They are deleted.
     Delete,
 }
 

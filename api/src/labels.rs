@@ -13,7 +13,8 @@ pub const CONFIG_REVISION: &str = "zookeeper.bellwether.dev/config-revision";
 /// Annotation of pods and of configuration revisions: the voters, as comma-separated server ids.
 ///
 /// A pod's configuration never changes while it exists, so this tells which server list the pod
-/// judges quorums by.
+/// judges quorums by. On a volume claim it is the last list that was finished: every server of it
+/// ran it and served.
 pub const VOTERS: &str = "zookeeper.bellwether.dev/voters";
 /// Annotation on every applied object: a hash of what was applied.
 pub const APPLIED_HASH: &str = "zookeeper.bellwether.dev/applied-hash";

@@ -1,5 +1,6 @@
 //! The Kubernetes objects of an ensemble, as they should be.
 
+pub mod claims;
 pub mod config;
 pub mod services;
 pub mod stateful_set;
@@ -20,6 +21,8 @@ pub enum ObjectKind {
     Service,
     /// `policy/v1` PodDisruptionBudget.
     PodDisruptionBudget,
+    /// `v1` PersistentVolumeClaim.
+    PersistentVolumeClaim,
     /// `apps/v1` StatefulSet.
     StatefulSet,
 }

@@ -16,8 +16,8 @@ pub struct Observation {
     pub stateful_set: Option<StatefulSetObservation>,
     /// The members' pods, by ordinal.
     pub pods: Vec<PodObservation>,
-    /// Ordinals whose volume claim exists.
-    pub claims: BTreeSet<u16>,
+    /// The members' volume claims, former members' among them.
+    pub claims: Vec<ClaimObservation>,
     /// The permission to start with an empty disk, if its ConfigMap exists.
     pub bootstrap: Option<BootstrapPermission>,
     /// The names of the configuration revisions that exist as ConfigMaps.
@@ -136,6 +136,22 @@ impl ServerReport {
             Self::Looking | Self::Unreachable(_) => None,
         }
     }
+}
+
+/// One volume claim of a member or of a former member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimObservation {
+    /// Its name.
+    pub name: String,
+    /// The ordinal of the pod that it belongs to.
+    pub ordinal: u16,
+    /// Its unique id, the precondition of every write.
+    pub uid: String,
+    /// The last server list that was finished while this claim existed; `None` on a claim that is
+    /// new, which says nothing. See [`crate::plan::volumes`].
+    pub voters: Option<Voters>,
+    /// Whether it is being deleted: its volume is as good as gone.
+    pub terminating: bool,
 }
 
 /// The content of the bootstrap ConfigMap: who may start with an empty disk, and until when.

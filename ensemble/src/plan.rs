@@ -6,7 +6,9 @@
 pub mod membership;
 pub mod report;
 pub mod roll;
+mod start;
 pub mod view;
+pub mod volumes;
 
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use bellwether_api::ensemble::status::Reason;
 use jiff::SignedDuration;
 
 use crate::desired::{self, DesiredObject, config, services, stateful_set};
-use crate::ids::{ServerId, Voters};
+use crate::ids::ServerId;
 use crate::observation::{BootstrapPermission, Observation, StatefulSetObservation};
 use crate::rules::Rules;
 use crate::validate::ValidEnsemble;
@@ -25,6 +27,8 @@ use view::View;
 /// How long a permission to start with an empty disk holds without being renewed. If the operator
 /// dies while it is open, a disk that is lost later must not be taken for a new one.
 const PERMISSION: SignedDuration = SignedDuration::from_mins(10);
+/// How soon to look again when the next step waits only for what was just written.
+const AT_ONCE: Duration = Duration::from_millis(10);
 /// How soon to look again while something is under way. Pod events come by themselves; what a
 /// ZooKeeper server says does not.
 const SOON: Duration = Duration::from_millis(400);
@@ -87,7 +91,7 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 #[doc(hidden)]
 pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
     let mut plan = match &observation.stateful_set {
-        None => plan_start(ensemble, observation),
+        None => start::plan_start(ensemble, observation),
         Some(set) => plan_existing(rules, ensemble, observation, set),
     };
     if ensemble.paused {
@@ -98,68 +102,6 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
         plan.requeue = LATER;
     }
     plan
-}
-
-/// A new ensemble, or one whose StatefulSet is gone.
-fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
-    let voters = Voters::first(ensemble.size, ensemble.id_offset);
-    let opened = observation
-        .bootstrap
-        .as_ref()
-        .is_some_and(|b| b.initialize.is_some());
-    let claims = observation.claims.len();
-    let kept = !opened && claims > 0;
-    let expected = (0..ensemble.size).all(|i| observation.claims.contains(&i));
-    if kept && !(expected && claims == usize::from(ensemble.size)) {
-        let list: Vec<String> = observation
-            .claims
-            .iter()
-            .map(|o| format!("data-{}-{o}", ensemble.name))
-            .collect();
-        let message = format!(
-            "volume claims of an earlier ensemble exist ({}) and do not match {} members. \
-             Set replicas to {claims} to take them up, or delete them to start empty; nothing is \
-             created until then.",
-            list.join(", "),
-            ensemble.size,
-        );
-        return Plan::nothing(Report::trouble(
-            Phase::Blocked,
-            Trouble {
-                reason: Reason::VolumesLeftOver,
-                message,
-            },
-        ));
-    }
-    let permission = BootstrapPermission {
-        initialize: (!kept).then(|| voters.clone()),
-        until: (!kept).then(|| observation.now + PERMISSION),
-    };
-    let rendered = config::render(ensemble, &voters, None);
-    let message = if kept {
-        format!(
-            "Creating {} members on the volumes that exist.",
-            ensemble.size
-        )
-    } else {
-        format!("Creating {} members.", ensemble.size)
-    };
-    let mut report = Report::new(Phase::Starting, message);
-    report.revision = Some(rendered.revision.clone());
-    Plan {
-        objects: vec![
-            config::config_map(ensemble, &rendered),
-            desired::bootstrap(ensemble, &permission),
-            services::headless_service(ensemble),
-            services::client_service(ensemble),
-            services::pod_disruption_budget(ensemble),
-            stateful_set::stateful_set(ensemble, &rendered.revision, ensemble.size),
-        ],
-        prune: Vec::new(),
-        step: None,
-        report,
-        requeue: SOON,
-    }
 }
 
 fn plan_existing(
@@ -218,6 +160,10 @@ fn plan_existing(
         ));
     }
 
+    let records = volumes::plan_records(&observation.claims, &view);
+    let recording = !records.is_empty();
+    objects.extend(records);
+
     let template_changes = !same_inputs || change.replicas != set.replicas;
     let mut roll = roll::plan_roll(&view, set, change.bounce);
     if template_changes {
@@ -242,13 +188,26 @@ fn plan_existing(
         prune,
         step: roll.step,
         report,
-        requeue: if idle { LATER } else { SOON },
+        requeue: match () {
+            () if recording => AT_ONCE,
+            () if idle => LATER,
+            () => SOON,
+        },
     }
 }
 
 /// The permission to start with an empty disk ends when the ensemble serves for the first time, and
 /// never opens again.
 fn renew_permission(observation: &Observation, view: &View<'_>) -> BootstrapPermission {
+    if view.serving.is_empty() {
+        renew_until(observation)
+    } else {
+        BootstrapPermission::default()
+    }
+}
+
+/// An open permission stays open for a while from now.
+fn renew_until(observation: &Observation) -> BootstrapPermission {
     let Some(open) = observation
         .bootstrap
         .as_ref()
@@ -256,9 +215,6 @@ fn renew_permission(observation: &Observation, view: &View<'_>) -> BootstrapPerm
     else {
         return BootstrapPermission::default();
     };
-    if !view.serving.is_empty() {
-        return BootstrapPermission::default();
-    }
     let left = open
         .until
         .map(|u| u.duration_since(observation.now))

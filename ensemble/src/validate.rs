@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::ids::ServerId;
 use bellwether_api::ensemble::settings::{self, KeyKind};
 use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{
@@ -67,6 +68,13 @@ pub struct ValidEnsemble {
     pub restart_at: Option<String>,
     /// What the operator contributes.
     pub context: Context,
+}
+
+impl ValidEnsemble {
+    /// The ordinal of the pod of a server.
+    pub fn ordinal(&self, id: ServerId) -> u16 {
+        id.0.saturating_sub(self.id_offset + 1)
+    }
 }
 
 /// One thing that is wrong with a spec.

@@ -176,3 +176,78 @@ fn a_crash_of_any_member_at_any_moment_does_not_stop_the_chain() {
         }
     }
 }
+
+#[test]
+fn an_ensemble_created_again_on_its_volumes_starts_with_its_last_members() {
+    for from in [1, 3, 5] {
+        for to in [1, 3, 5, 7] {
+            let mut world = World::started(from);
+            let before = world.newest();
+            world.recreate(to);
+            let first = world.reconcile().unwrap();
+            let list: Vec<String> = (1..=from).map(|i| i.to_string()).collect();
+            let list = format!("{{{}}}", list.join(","));
+            assert!(first.contains(&list), "{from} -> {to}: {first}");
+            story(&mut world);
+            assert_eq!(world.size(), to, "{from} -> {to}");
+            assert!(world.newest() > before, "{from} -> {to}: a new history");
+        }
+    }
+}
+
+#[test]
+fn a_statefulset_deleted_in_the_middle_of_a_chain_comes_back_and_the_chain_goes_on() {
+    for orphan in [true, false] {
+        for (from, to) in [(3, 5), (5, 3), (1, 3), (3, 1)] {
+            for moment in (1..40).step_by(4) {
+                let mut world = World::started(from);
+                world.scale(to);
+                for _ in 0..moment {
+                    world.reconcile();
+                }
+                let before = world.newest();
+                world.delete_set(orphan);
+                story(&mut world);
+                let what = format!("{from} -> {to}, orphan {orphan}, after {moment} passes");
+                assert_eq!(world.size(), to, "{what}");
+                assert!(world.newest() >= before, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_claim_carries_the_finished_list_before_the_next_step_begins() {
+    let mut world = World::started(3);
+    assert_eq!(world.records(), ["1,2,3", "1,2,3", "1,2,3"]);
+    world.scale(5);
+    story(&mut world);
+    assert_eq!(world.records(), ["1,2,3,4,5"; 5]);
+    world.scale(3);
+    story(&mut world);
+    // Those of former members too: they tell that they are.
+    assert_eq!(world.records(), ["1,2,3"; 5]);
+}
+
+#[test]
+fn a_member_that_lost_its_claim_comes_back_and_the_ensemble_starts_without_it() {
+    let mut world = World::started(3);
+    world.lose_claim(1);
+    story(&mut world);
+    assert_eq!(world.size(), 3);
+    world.recreate(3);
+    world.lose_claim(2);
+    story(&mut world);
+    assert_eq!(world.size(), 3);
+}
+
+#[test]
+fn nothing_is_created_when_a_majority_of_the_last_members_has_no_volume() {
+    let mut world = World::started(5);
+    world.recreate(3);
+    for ordinal in [0, 2, 3] {
+        world.lose_claim(ordinal);
+    }
+    insta::assert_snapshot!(story(&mut world));
+    assert_eq!(world.newest(), 1 << 32);
+}

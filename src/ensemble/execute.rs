@@ -86,6 +86,7 @@ fn resource(kind: ObjectKind) -> ApiResource {
         ObjectKind::ConfigMap => ("", "v1", "ConfigMap"),
         ObjectKind::Service => ("", "v1", "Service"),
         ObjectKind::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget"),
+        ObjectKind::PersistentVolumeClaim => ("", "v1", "PersistentVolumeClaim"),
         ObjectKind::StatefulSet => ("apps", "v1", "StatefulSet"),
     };
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))

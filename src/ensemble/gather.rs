@@ -6,7 +6,8 @@ use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE};
 use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map};
 use bellwether_ensemble::observation::{
-    BootstrapPermission, PodObservation, PodState, Revision, ServerReport, StatefulSetObservation,
+    BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision, ServerReport,
+    StatefulSetObservation,
 };
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
@@ -64,6 +65,7 @@ pub(crate) async fn gather(
     remember(&mut live, ObjectKind::ConfigMap, &maps);
     remember(&mut live, ObjectKind::Service, &services);
     remember(&mut live, ObjectKind::PodDisruptionBudget, &budgets);
+    remember(&mut live, ObjectKind::PersistentVolumeClaim, &claims);
 
     let id_offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
     let mut addresses = BTreeMap::new();
@@ -114,12 +116,7 @@ pub(crate) async fn gather(
         pods,
         claims: claims
             .iter()
-            .filter_map(|c| {
-                c.name_any()
-                    .strip_prefix(&format!("data-{name}-"))?
-                    .parse()
-                    .ok()
-            })
+            .filter_map(|c| observe_claim(c, name))
             .collect(),
         bootstrap: maps
             .iter()
@@ -291,6 +288,25 @@ fn failing(container: &ContainerStatus) -> Option<PodState> {
     let message = last.or_else(|| waiting.message.clone()).unwrap_or_default();
     let message = message.trim().chars().take(400).collect();
     Some(PodState::Failing { reason, message })
+}
+
+/// A claim of this ensemble; `None` if its name is not one that the StatefulSet controller gives.
+fn observe_claim(claim: &PersistentVolumeClaim, ensemble: &str) -> Option<ClaimObservation> {
+    let name = claim.name_any();
+    let ordinal = name
+        .strip_prefix(&format!("data-{ensemble}-"))?
+        .parse()
+        .ok()?;
+    Some(ClaimObservation {
+        ordinal,
+        uid: claim.uid().unwrap_or_default(),
+        voters: claim
+            .annotations()
+            .get(labels::VOTERS)
+            .and_then(|v| v.parse().ok()),
+        terminating: claim.metadata.deletion_timestamp.is_some(),
+        name,
+    })
 }
 
 fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {

@@ -198,6 +198,8 @@ pub enum Reason {
     UnknownState,
     /// Volumes of an earlier ensemble are in the way.
     VolumesLeftOver,
+    /// Too few of the last members have their volume.
+    VolumesLost,
     /// The API server refused what the operator wanted to write.
     ApplyFailed,
     /// Nothing is wrong.
@@ -226,6 +228,7 @@ impl Reason {
             Self::InvalidSpec => "InvalidSpec",
             Self::UnknownState => "UnknownState",
             Self::VolumesLeftOver => "VolumesLeftOver",
+            Self::VolumesLost => "VolumesLost",
             Self::ApplyFailed => "ApplyFailed",
             Self::Healthy => "Healthy",
             Self::NoKnownFlaw => "NoKnownFlaw",

@@ -4,6 +4,7 @@
 //! that variable there is nothing to test on, and no test runs.
 
 mod changes;
+mod disks;
 mod documents;
 mod elections;
 mod faults;
@@ -50,6 +51,11 @@ const TESTS: &[Test] = tests![
     0 refusals::releases_of_zookeeper_that_lose_data_are_refused_and_old_ones_warned_of,
     5 faults::a_size_change_survives_the_death_of_every_operator_pod,
     3 changes::an_idle_ensemble_is_not_written_to,
+    3 disks::a_returned_member_takes_up_its_old_volume,
+    3 disks::an_ensemble_created_again_with_another_size_serves_its_data,
+    3 disks::a_statefulset_deleted_by_hand_in_a_change_comes_back,
+    3 disks::a_member_that_lost_its_volume_comes_back_empty_and_syncs,
+    1 disks::a_deleted_ensemble_leaves_no_claims_if_told_so,
     3 sizes::one_member_becomes_three_under_writes_and_keeps_every_znode,
     3 changes::a_configuration_change_restarts_each_member_exactly_once_the_leader_last,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,

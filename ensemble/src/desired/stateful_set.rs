@@ -65,7 +65,7 @@ pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16
         labels::INPUTS_HASH: inputs_hash(ensemble, revision),
         labels::RENDERED_BY: ensemble.context.version,
     });
-    let when_deleted = match ensemble.reclaim_policy {
+    let retention = match ensemble.reclaim_policy {
         ReclaimPolicy::Retain => "Retain",
         ReclaimPolicy::Delete => "Delete",
     };
@@ -89,10 +89,9 @@ pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16
             "podManagementPolicy": "Parallel",
             "updateStrategy": { "type": "OnDelete" },
             "selector": { "matchLabels": labels::selector(&ensemble.name) },
-            // A leaver's volume goes with it: an old copy must never vote again.
             "persistentVolumeClaimRetentionPolicy": {
-                "whenDeleted": when_deleted,
-                "whenScaled": "Delete",
+                "whenDeleted": retention,
+                "whenScaled": retention,
             },
             "volumeClaimTemplates": [claim],
             "template": {

@@ -37,7 +37,8 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         held: None,
     };
     if *template != wanted {
-        if view.is_finished() || !view.rules.finished_first {
+        // The list on the claims must stay one to start again from: see `volumes`.
+        if view.is_finished() && view.claims_agree || !view.rules.finished_first {
             begin_step(ensemble, view, &wanted, &mut change);
         } else if let Some(back) = turn_round(view, &wanted) {
             change.voters = back;

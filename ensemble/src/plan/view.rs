@@ -12,6 +12,7 @@ use crate::ids::{ServerId, Voters};
 use crate::observation::{
     Observation, PodObservation, PodState, Revision, ServerReport, StatefulSetObservation,
 };
+use crate::plan::volumes;
 use crate::rules::Rules;
 use crate::validate::ValidEnsemble;
 
@@ -98,6 +99,8 @@ pub struct View<'a> {
     pub leaders: usize,
     /// Whether the ensemble has never served: members may still start with an empty disk.
     pub starts_first_time: bool,
+    /// Whether every volume claim carries the template's voters as the last list that was finished.
+    pub claims_agree: bool,
     /// When all this was observed.
     pub now: Timestamp,
     /// The safety rules that hold: all of them, but for the model check.
@@ -178,6 +181,7 @@ impl<'a> View<'a> {
                 .bootstrap
                 .as_ref()
                 .is_some_and(|b| b.initialize.is_some()),
+            claims_agree: volumes::agree(&observation.claims, &template.voters),
             now: observation.now,
             rules,
             id_offset: ensemble.id_offset,

@@ -11,7 +11,8 @@ use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use bellwether_ensemble::desired::stateful_set::INITIALIZE;
 use bellwether_ensemble::desired::{ObjectKind, Write, short_hash};
 use bellwether_ensemble::observation::{
-    BootstrapPermission, PodObservation, PodState, Revision, ServerReport, StatefulSetObservation,
+    BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision, ServerReport,
+    StatefulSetObservation,
 };
 use bellwether_ensemble::plan::{Expect, Step};
 use bellwether_ensemble::safety::{can_join, holds_majority};
@@ -36,6 +37,7 @@ struct Set {
     replicas: u16,
     template: Value,
     annotations: BTreeMap<String, String>,
+    retains: bool,
 }
 
 /// The world.
@@ -47,7 +49,8 @@ pub(crate) struct World {
     pods: BTreeMap<u16, Pod>,
     /// Last transaction on each disk; a disk without ZooKeeper data is absent.
     disks: BTreeMap<u16, u64>,
-    claims: BTreeSet<u16>,
+    /// The list that each claim carries, by ordinal.
+    claims: BTreeMap<u16, Option<Voters>>,
     bootstrap: Option<BootstrapPermission>,
     revisions: BTreeSet<String>,
     epoch: u64,
@@ -91,7 +94,7 @@ impl World {
             set: None,
             pods: BTreeMap::new(),
             disks: BTreeMap::new(),
-            claims: BTreeSet::new(),
+            claims: BTreeMap::new(),
             bootstrap: None,
             revisions: BTreeSet::new(),
             epoch: 0,
@@ -166,6 +169,44 @@ impl World {
     /// No server answers the operator any more, although all run.
     pub(crate) fn mute_all(&mut self) {
         self.muted = true;
+    }
+
+    /// The ensemble is deleted and created again, maybe with another size. Volumes stay.
+    pub(crate) fn recreate(&mut self, replicas: i32) {
+        self.set = None;
+        self.pods.clear();
+        self.bootstrap = None;
+        self.revisions.clear();
+        self.scale(replicas);
+    }
+
+    /// Somebody deletes the StatefulSet; the pods go with it, or stay.
+    pub(crate) fn delete_set(&mut self, orphan: bool) {
+        self.set = None;
+        if !orphan {
+            self.pods.clear();
+        }
+        self.quiet = 0;
+    }
+
+    /// A volume claim is lost, and with it the disk.
+    pub(crate) fn lose_claim(&mut self, ordinal: u16) {
+        self.claims.remove(&ordinal);
+        self.disks.remove(&ordinal);
+        self.pods.remove(&ordinal);
+        self.elections();
+        self.quiet = 0;
+    }
+
+    /// The lists that the claims carry, by ordinal.
+    pub(crate) fn records(&self) -> Vec<String> {
+        let text = |v: &Option<Voters>| v.as_ref().map_or("-".to_owned(), ToString::to_string);
+        self.claims.values().map(text).collect()
+    }
+
+    /// The newest transaction on any disk.
+    pub(crate) fn newest(&self) -> u64 {
+        self.disks.values().copied().max().unwrap_or(0)
     }
 
     /// A server's process ends; its pod stays.
@@ -322,10 +363,23 @@ impl World {
             now: Timestamp::from_second(self.now).unwrap(),
             stateful_set: set,
             pods: pods.collect(),
-            claims: self.claims.clone(),
+            claims: self.observe_claims(),
             bootstrap: self.bootstrap.clone(),
             revisions: self.revisions.clone(),
         }
+    }
+
+    fn observe_claims(&self) -> Vec<ClaimObservation> {
+        self.claims
+            .iter()
+            .map(|(ordinal, voters)| ClaimObservation {
+                name: format!("data-zk-{ordinal}"),
+                ordinal: *ordinal,
+                uid: ordinal.to_string(),
+                voters: voters.clone(),
+                terminating: false,
+            })
+            .collect()
     }
 
     fn report(&self, ordinal: u16, pod: &Pod) -> ServerReport {
@@ -364,6 +418,12 @@ impl World {
                 (ObjectKind::ConfigMap, _) => {
                     self.revisions.insert(object.name.clone());
                 }
+                (ObjectKind::PersistentVolumeClaim, _) => {
+                    let ordinal = object.name.rsplit('-').next().unwrap().parse().unwrap();
+                    let voters = &object.body["metadata"]["annotations"][labels::VOTERS];
+                    let voters = voters.as_str().unwrap().parse().unwrap();
+                    *self.claims.get_mut(&ordinal).unwrap() = Some(voters);
+                }
                 (ObjectKind::StatefulSet, Write::Merge) => {
                     let replicas = object.body["spec"]["replicas"].as_u64().unwrap();
                     let set = self.set.as_mut().unwrap();
@@ -379,6 +439,8 @@ impl World {
                             .unwrap(),
                         template: body["spec"]["template"].clone(),
                         annotations: serde_json::from_value(annotations).unwrap(),
+                        retains: body["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"]
+                            == "Retain",
                     };
                     changed |= self.set.as_ref().is_none_or(|old| {
                         old.replicas != new.replicas || old.template != new.template
@@ -428,8 +490,10 @@ impl World {
                 .collect();
             for ordinal in gone {
                 self.pods.remove(&ordinal);
-                self.disks.remove(&ordinal);
-                self.claims.remove(&ordinal);
+                if !set.retains {
+                    self.disks.remove(&ordinal);
+                    self.claims.remove(&ordinal);
+                }
             }
             for ordinal in 0..set.replicas {
                 if !self.pods.contains_key(&ordinal) {
@@ -454,7 +518,7 @@ impl World {
         if permitted {
             self.disks.entry(ordinal).or_insert(0);
         }
-        self.claims.insert(ordinal);
+        self.claims.entry(ordinal).or_default();
         let image = set.template["spec"]["containers"][0]["image"]
             .as_str()
             .unwrap()

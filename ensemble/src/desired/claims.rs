@@ -1,0 +1,30 @@
+//! Patches of volume claims. The StatefulSet controller makes the claims; the operator only adds to
+//! them.
+
+use bellwether_api::labels;
+use serde_json::json;
+
+use super::{DesiredObject, ObjectKind, Write};
+use crate::ids::Voters;
+use crate::observation::ClaimObservation;
+
+/// The claim of this member with the list that was finished. The uid keeps the patch from a claim
+/// that took the place of the one that was seen.
+pub fn record(claim: &ClaimObservation, voters: &Voters) -> DesiredObject {
+    DesiredObject {
+        kind: ObjectKind::PersistentVolumeClaim,
+        name: claim.name.clone(),
+        body: json!({
+            "metadata": {
+                "uid": claim.uid,
+                "annotations": { labels::VOTERS: voters.to_string() },
+            },
+        }),
+        write: Write::Merge,
+    }
+}
+
+/// The name of the claim of the data volume of the pod with this ordinal.
+pub fn data_claim(ensemble: &str, ordinal: u16) -> String {
+    format!("data-{ensemble}-{ordinal}")
+}

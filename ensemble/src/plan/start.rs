@@ -1,0 +1,242 @@
+//! An ensemble without a StatefulSet: a new one, one that was deleted and kept its volumes, or one
+//! whose StatefulSet was deleted by hand.
+
+use std::collections::BTreeSet;
+
+use bellwether_api::ensemble::Phase;
+use bellwether_api::ensemble::status::Reason;
+
+use super::report::{Report, Trouble};
+use super::volumes::{self, Recorded};
+use super::{PERMISSION, Plan, SOON, renew_until};
+use crate::desired::{self, claims, config, services, stateful_set};
+use crate::ids::Voters;
+use crate::observation::{BootstrapPermission, Observation, Revision};
+use crate::safety::every_majority_meets;
+use crate::validate::ValidEnsemble;
+
+/// What to start, or why nothing is started.
+enum Start {
+    /// Create the StatefulSet.
+    Create {
+        /// Its first server list.
+        voters: Voters,
+        /// The newcomer that initializes its empty disk, if one did already.
+        initialize: Option<crate::ids::ServerId>,
+        /// How many pods it wants.
+        replicas: u16,
+        /// Who may start with an empty disk.
+        permission: BootstrapPermission,
+        /// What happens, for people.
+        message: String,
+    },
+    /// Something has to happen first.
+    Wait(String),
+    /// A person has to decide.
+    Refuse(Trouble),
+}
+
+/// Plans the first objects.
+pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
+    let (voters, initialize, replicas, permission, message) = match decide(ensemble, observation) {
+        Start::Create {
+            voters,
+            initialize,
+            replicas,
+            permission,
+            message,
+        } => (voters, initialize, replicas, permission, message),
+        Start::Wait(message) => {
+            let mut plan = Plan::nothing(Report::new(Phase::Starting, message));
+            plan.requeue = SOON;
+            return plan;
+        }
+        Start::Refuse(trouble) => return Plan::nothing(Report::trouble(Phase::Blocked, trouble)),
+    };
+    let rendered = config::render(ensemble, &voters, initialize);
+    let mut report = Report::new(Phase::Starting, message);
+    report.revision = Some(rendered.revision.clone());
+    Plan {
+        objects: vec![
+            config::config_map(ensemble, &rendered),
+            desired::bootstrap(ensemble, &permission),
+            services::headless_service(ensemble),
+            services::client_service(ensemble),
+            services::pod_disruption_budget(ensemble),
+            stateful_set::stateful_set(ensemble, &rendered.revision, replicas),
+        ],
+        prune: Vec::new(),
+        step: None,
+        report,
+        requeue: SOON,
+    }
+}
+
+fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
+    if !observation.pods.is_empty() {
+        return adopt(ensemble, observation);
+    }
+    let open = observation
+        .bootstrap
+        .as_ref()
+        .and_then(|b| b.initialize.clone());
+    if let Some(going) = observation.claims.iter().find(|c| c.terminating) {
+        return Start::Wait(format!(
+            "Volume claim {} is being deleted; members are created when it is gone.",
+            going.name
+        ));
+    }
+    if observation.claims.is_empty() {
+        let voters = Voters::first(ensemble.size, ensemble.id_offset);
+        let message = format!("Creating {} members.", ensemble.size);
+        return first_start(observation, voters, message);
+    }
+    match (volumes::recorded(ensemble, &observation.claims), open) {
+        (Recorded::Start(voters), _) => {
+            let message = format!(
+                "Creating the members {{{voters}}}, the last that are known to have served, on the \
+                 volumes that exist."
+            );
+            create(voters, None, 0, BootstrapPermission::default(), message)
+        }
+        // It never served.
+        (Recorded::Nothing, Some(voters)) => {
+            let message = format!("Creating {} members.", voters.len());
+            first_start(observation, voters, message)
+        }
+        (Recorded::Nothing, None) => unrecorded(ensemble, observation),
+        (Recorded::Lost { voters, intact }, _) => Start::Refuse(Trouble {
+            reason: Reason::VolumesLost,
+            message: lost(ensemble, &voters, &intact),
+        }),
+        (Recorded::Disagree(why), _) => Start::Refuse(Trouble {
+            reason: Reason::VolumesLeftOver,
+            message: format!(
+                "{why}. Nothing is created until they agree: delete the claims that are not of this \
+                 ensemble's last members, or all of them to start empty."
+            ),
+        }),
+    }
+}
+
+fn create(
+    voters: Voters,
+    initialize: Option<crate::ids::ServerId>,
+    pods: u16,
+    permission: BootstrapPermission,
+    message: String,
+) -> Start {
+    let size = u16::try_from(voters.len()).unwrap_or(u16::MAX);
+    Start::Create {
+        replicas: size.max(pods),
+        voters,
+        initialize,
+        permission,
+        message,
+    }
+}
+
+/// All of these members may start with an empty disk.
+fn first_start(observation: &Observation, voters: Voters, message: String) -> Start {
+    let permission = BootstrapPermission {
+        initialize: Some(voters.clone()),
+        until: Some(observation.now + PERMISSION),
+    };
+    create(voters, None, 0, permission, message)
+}
+
+/// The StatefulSet was deleted and its pods were not, or not yet: what they run is live.
+fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
+    let mut live: BTreeSet<&Voters> = BTreeSet::new();
+    let mut revisions: Vec<&Revision> = Vec::new();
+    for pod in &observation.pods {
+        let Some(revision) = &pod.revision else {
+            let message = format!(
+                "pod {} does not say which servers vote under its configuration. No StatefulSet is \
+                 created until this is understood or the pod is deleted.",
+                pod.name
+            );
+            return Start::Refuse(Trouble {
+                reason: Reason::UnknownState,
+                message,
+            });
+        };
+        live.insert(&revision.voters);
+        revisions.push(revision);
+    }
+    let meet = live
+        .iter()
+        .all(|a| live.iter().all(|b| every_majority_meets(a, b)));
+    let chosen = revisions
+        .iter()
+        .min_by_key(|r| r.voters.len().abs_diff(usize::from(ensemble.size)));
+    let (Some(chosen), true) = (chosen, meet && live.len() <= 2) else {
+        let lists: Vec<String> = live.iter().map(|v| format!("{{{v}}}")).collect();
+        return Start::Refuse(Trouble {
+            reason: Reason::UnknownState,
+            message: format!(
+                "the pods run the server lists {}, of which two leaders could come. No StatefulSet \
+                 is created until this is understood or the pods are deleted.",
+                lists.join(" and ")
+            ),
+        });
+    };
+    let pods = observation.pods.iter().map(|p| p.ordinal + 1).max();
+    let message = format!(
+        "The StatefulSet is gone; creating it again for the members {{{}}}.",
+        chosen.voters
+    );
+    create(
+        chosen.voters.clone(),
+        chosen.initialize,
+        pods.unwrap_or(0),
+        renew_until(observation),
+        message,
+    )
+}
+
+/// Claims of an operator version that recorded nothing on them, or of an ensemble that served only
+/// for a moment.
+fn unrecorded(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
+    let ordinals: BTreeSet<u16> = observation.claims.iter().map(|c| c.ordinal).collect();
+    if ordinals == (0..ensemble.size).collect() {
+        let message = format!(
+            "Creating {} members on the volumes that exist.",
+            ensemble.size
+        );
+        let voters = Voters::first(ensemble.size, ensemble.id_offset);
+        return create(voters, None, 0, BootstrapPermission::default(), message);
+    }
+    let names: Vec<&str> = observation.claims.iter().map(|c| c.name.as_str()).collect();
+    Start::Refuse(Trouble {
+        reason: Reason::VolumesLeftOver,
+        message: format!(
+            "volume claims of an earlier ensemble exist ({}), do not say which members it had, and \
+             do not match {} members. Set replicas to {} to take them up, or delete them to start \
+             empty; nothing is created until then.",
+            names.join(", "),
+            ensemble.size,
+            ordinals.len(),
+        ),
+    })
+}
+
+fn lost(ensemble: &ValidEnsemble, voters: &Voters, intact: &Voters) -> String {
+    let gone: Vec<String> = voters
+        .difference(intact)
+        .iter()
+        .map(|id| claims::data_claim(&ensemble.name, ensemble.ordinal(id)))
+        .collect();
+    let left = if intact.is_empty() {
+        "none of them has".to_owned()
+    } else {
+        format!("only {{{intact}}} of them has")
+    };
+    format!(
+        "the last members that are known to have served are {{{voters}}}, and {left} a volume: {} \
+         are gone, and with them writes may be lost that no other member has. Nothing is created \
+         until a majority is there: restore these volume claims, or delete all claims of the \
+         ensemble to start empty.",
+        gone.join(", "),
+    )
+}
