@@ -23,6 +23,8 @@ pub const DEFAULT_IMAGE_REPOSITORY: &str = "docker.io/library/zookeeper";
 /// The largest ensemble. Every write waits for a majority, so more voters make writes slower and
 /// add little safety beyond seven.
 pub const MAX_REPLICAS: i32 = 13;
+/// The most observers of an ensemble, so that every server id stays within what ZooKeeper takes.
+pub const MAX_OBSERVERS: i32 = 50;
 /// The longest name of an ensemble. The pods' `controller-revision-hash` label, which has the name
 /// of the StatefulSet in it, is limited to 63 characters.
 pub const MAX_NAME_LENGTH: usize = 40;
@@ -72,6 +74,13 @@ pub const MAX_NAME_LENGTH: usize = 40;
         description = "What the operator is doing",
         json_path = ".status.phase"
     ),
+    printcolumn(
+        name = "Observers",
+        type_ = "string",
+        description = "Observers that serve, of those that are wanted",
+        json_path = ".status.observers.ready",
+        priority = 1
+    ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
         name = "Version",
@@ -111,6 +120,11 @@ pub struct ZooKeeperEnsembleSpec {
             "'an even ensemble tolerates no more failures than one member fewer; use ' + {2: '1 or 3', 4: '3 or 5', 6: '5 or 7', 8: '7 or 9', 10: '9 or 11', 12: '11 or 13'}[self]".to_owned())),
     )]
     pub replicas: i32,
+
+    /// Members that serve clients and never vote: more of them make reads faster and writes no
+    /// slower. Their number restarts nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observers: Option<Observers>,
 
     /// The ZooKeeper version, which is also the tag of the official image. Default: 3.9.5. Releases
     /// that may lose data are refused; those with known vulnerabilities are told in the condition
@@ -165,6 +179,15 @@ pub struct ZooKeeperEnsembleSpec {
     /// goes on reporting status.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+}
+
+/// Members that serve clients and never vote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Observers {
+    /// How many: any number, 0 to 50. They are pods of their own, named `NAME-observer-0` and so on,
+    /// with server ids from 101 plus `idOffset`; each has a volume like a voter's.
+    #[schemars(range(min = 0, max = 50))]
+    pub replicas: i32,
 }
 
 /// When the kubelet pulls an image.

@@ -8,6 +8,11 @@ pub const NAME: &str = "app.kubernetes.io/name";
 pub const INSTANCE: &str = "app.kubernetes.io/instance";
 /// `app.kubernetes.io/managed-by`: this operator.
 pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// `app.kubernetes.io/component`: only observers carry it. The selector of the voters' StatefulSet is
+/// older than observers, and immutable.
+pub const COMPONENT: &str = "app.kubernetes.io/component";
+/// The value of [`COMPONENT`] on observers.
+pub const COMPONENT_OBSERVER: &str = "observer";
 /// Pod annotation: the name of the configuration revision (a ConfigMap) that the pod runs.
 pub const CONFIG_REVISION: &str = "zookeeper.bellwether.dev/config-revision";
 /// Annotation of pods and of configuration revisions: the voters, as comma-separated server ids.
@@ -41,7 +46,16 @@ pub fn selector(ensemble: &str) -> BTreeMap<String, String> {
     ])
 }
 
-/// The same labels as a selector string, as `kubectl get -l` and the scale subresource take it.
+/// The pods of one ensemble's voters as a selector string, as the scale subresource takes it: it knows
+/// no `!=`.
+pub fn voters_selector_string(ensemble: &str) -> String {
+    format!(
+        "{},{COMPONENT} notin ({COMPONENT_OBSERVER})",
+        selector_string(ensemble)
+    )
+}
+
+/// The same labels as a selector string, as `kubectl get -l` takes it.
 pub fn selector_string(ensemble: &str) -> String {
     selector(ensemble)
         .iter()

@@ -10,10 +10,20 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(pub u16);
 
+/// Added to the server ids of observers: the first one is server 101 plus the ensemble's offset. No
+/// voter reaches it, since the largest ensemble has 13 voters and the largest offset is 80; and no
+/// observer passes 254, the last id that ZooKeeper takes.
+pub const OBSERVER_OFFSET: u16 = 100;
+
 impl ServerId {
     /// The server id of the pod with this ordinal, in an ensemble with this offset.
     pub fn of_ordinal(ordinal: u16, offset: u16) -> Self {
         Self(ordinal + 1 + offset)
+    }
+
+    /// The server id of the observer's pod with this ordinal, in an ensemble with this offset.
+    pub fn of_observer(ordinal: u16, offset: u16) -> Self {
+        Self::of_ordinal(ordinal, offset + OBSERVER_OFFSET)
     }
 }
 
@@ -114,6 +124,17 @@ impl FromStr for Voters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_observer_has_the_id_of_a_voter_or_one_that_is_too_large() {
+        use bellwether_api::ensemble::{MAX_OBSERVERS, MAX_REPLICAS};
+        let last = |max: i32| u16::try_from(max).unwrap() - 1;
+        for offset in [0, 80] {
+            let first = ServerId::of_observer(0, offset);
+            assert!(ServerId::of_ordinal(last(MAX_REPLICAS), 80) < first);
+            assert!(ServerId::of_observer(last(MAX_OBSERVERS), offset).0 <= 254);
+        }
+    }
 
     #[test]
     fn voters_print_and_parse() {

@@ -22,6 +22,19 @@ pub struct Observation {
     pub bootstrap: Option<BootstrapPermission>,
     /// The names of the configuration revisions that exist as ConfigMaps.
     pub revisions: BTreeSet<String>,
+    /// The observers, which no decision about voters counts.
+    pub observers: ObserversObservation,
+}
+
+/// The observers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObserversObservation {
+    /// Their StatefulSet, if it exists.
+    pub stateful_set: Option<StatefulSetObservation>,
+    /// Their pods, by ordinal.
+    pub pods: Vec<PodObservation>,
+    /// Pods whose deletion should have been over for a while: their nodes are lost.
+    pub overdue: BTreeSet<String>,
 }
 
 /// The members' StatefulSet.

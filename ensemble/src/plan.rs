@@ -4,6 +4,7 @@
 //! no memory: whatever was interrupted, the next plan goes on from what is there.
 
 pub mod membership;
+pub mod observers;
 pub mod report;
 pub mod roll;
 mod start;
@@ -169,13 +170,26 @@ fn plan_existing(
     if template_changes {
         roll.hold("the change of the pod template to take effect");
     }
-    let report = report::compose(ensemble, &view, &change, &roll, revision, template_changes);
+    let observers = observers::plan_observers(ensemble, observation, &view, &rendered.revision);
+    if !template_changes {
+        observers.go_first(ensemble, &view, &mut roll);
+    }
+    if observers.needs_rendered && keep_template {
+        objects.push(config::config_map(ensemble, &rendered));
+    }
+    objects.extend(observers.object.clone());
+    let mut report = report::compose(ensemble, &view, &change, &roll, revision, template_changes);
+    observers.tell(ensemble, &view, &mut report);
     let mut used: Vec<&str> = observation
         .pods
         .iter()
         .filter_map(|p| p.revision.as_ref().map(|r| r.name.as_str()))
         .collect();
     used.extend([revision.name.as_str(), view.template.name.as_str()]);
+    used.extend(observers.revisions.iter());
+    if observers.needs_rendered {
+        used.push(&rendered.revision.name);
+    }
     let prune = observation
         .revisions
         .iter()

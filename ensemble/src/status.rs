@@ -1,7 +1,7 @@
 //! The status: one pure function of what was seen and planned.
 
 use bellwether_api::conditions::{ConditionStatus, NewCondition, merge_conditions};
-use bellwether_api::ensemble::status::{ConditionType, Reason};
+use bellwether_api::ensemble::status::{ConditionType, ObserversStatus, Reason};
 use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::labels;
@@ -51,7 +51,7 @@ pub fn status(
         replicas: count(report.members.len()),
         ready_replicas: count(ready),
         ready: Some(format!("{ready}/{}", report.members.len())),
-        selector: Some(labels::selector_string(input.name)),
+        selector: Some(labels::voters_selector_string(input.name)),
         leader: if let [one] = leading.as_slice() {
             Some(one.pod.clone())
         } else {
@@ -64,9 +64,18 @@ pub fn status(
             .as_ref()
             .map(|r| r.voters.iter().map(|id| i32::from(id.0)).collect())
             .unwrap_or_default(),
+        observers: (report.observers_wanted > 0 || !report.observers.is_empty()).then(|| {
+            let serving = report.observers.iter().filter(|m| m.role.serves()).count();
+            ObserversStatus {
+                replicas: count(report.observers.len()),
+                ready_replicas: count(serving),
+                ready: format!("{serving}/{}", report.observers_wanted),
+            }
+        }),
         members: report
             .members
             .iter()
+            .chain(&report.observers)
             .map(|m| MemberStatus {
                 name: m.pod.clone(),
                 server_id: i32::from(m.id.0),
@@ -221,7 +230,15 @@ pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Re
         .iter()
         .filter(|m| m.role == MemberRole::Leader)
         .count();
+    let waiting = || WaitingOn::Other("the spec to be corrected".to_owned());
+    let observers = observation.observers.pods.iter().map(|pod| {
+        let id = ServerId::of_observer(pod.ordinal, id_offset);
+        MemberReport::new(pod, id, Verdict::Waiting(waiting()))
+    });
+    let wanted = observation.observers.stateful_set.as_ref();
     Report {
+        observers: observers.collect(),
+        observers_wanted: wanted.map_or(0, |s| s.replicas),
         members,
         available: leaders == 1,
         revision: observation

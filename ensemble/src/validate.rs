@@ -8,7 +8,7 @@ use bellwether_api::ensemble::settings::{self, KeyKind};
 use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{
     Config, DEFAULT_IMAGE_REPOSITORY, DEFAULT_VERSION, ImagePullPolicy, MAX_NAME_LENGTH,
-    MAX_REPLICAS, Pod, ReclaimPolicy,
+    MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy,
 };
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -36,6 +36,8 @@ pub struct ValidEnsemble {
     pub uid: String,
     /// How many voting members it is to have: odd.
     pub size: u16,
+    /// How many observers it is to have.
+    pub observers: u16,
     /// Added to every server id.
     pub id_offset: u16,
     /// The whole image reference.
@@ -135,6 +137,8 @@ pub fn validate(
     }
     let size = validate_replicas(spec.replicas, &mut problems);
     let id_offset = spec.id_offset.unwrap_or(0);
+    let observers = spec.observers.as_ref().map_or(0, |o| o.replicas);
+    problems.range("spec.observers.replicas", Some(observers), 0, MAX_OBSERVERS);
     problems.range("spec.idOffset", spec.id_offset, 0, 80);
     let (image, version) = validate_image(
         spec.image.as_deref(),
@@ -180,6 +184,7 @@ pub fn validate(
         uid: ensemble.metadata.uid.clone().unwrap_or_default(),
         name,
         size,
+        observers: u16::try_from(observers).unwrap_or(0),
         id_offset: u16::try_from(id_offset).unwrap_or(0),
         image,
         version,
@@ -437,8 +442,9 @@ mod tests {
         assert_eq!(valid.settings["autopurge.purgeInterval"], "1");
     }
 
+    /// The other half of scenario 6: an old CRD lets them in, and the operator refuses them.
     #[test]
-    fn even_zero_negative_and_large_sizes_are_refused_with_what_to_do() {
+    fn scenario_06_even_zero_negative_and_large_sizes_are_refused_with_what_to_do() {
         for (replicas, say) in [
             (0, "delete"),
             (-1, "delete"),

@@ -27,6 +27,8 @@ pub(crate) struct Environment {
     pub(crate) ensemble: Option<String>,
     /// `ID_OFFSET`.
     pub(crate) id_offset: Option<String>,
+    /// Whether `PEER_TYPE` is `observer`.
+    pub(crate) observer: bool,
     /// Unix seconds.
     pub(crate) now: u64,
 }
@@ -38,6 +40,7 @@ impl Environment {
             pod_name: std::env::var("POD_NAME").ok(),
             ensemble: std::env::var("ENSEMBLE").ok(),
             id_offset: std::env::var("ID_OFFSET").ok(),
+            observer: std::env::var("PEER_TYPE").is_ok_and(|t| t == "observer"),
             now: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_secs()),
@@ -52,7 +55,11 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
         environment.ensemble.as_deref(),
         environment.id_offset.as_deref(),
     )?;
-    let zoo_cfg = read_zoo_cfg(dirs, &identity)?;
+    let zoo_cfg = if environment.observer {
+        read_observers_zoo_cfg(dirs, &identity, environment.pod_name.as_deref())?
+    } else {
+        read_zoo_cfg(dirs, &identity)?
+    };
     let separate_log = dirs.datalog.is_dir()
         && !same_directory(&dirs.data, &dirs.datalog)
         && separates_log(&zoo_cfg);
@@ -114,6 +121,26 @@ fn read_zoo_cfg(dirs: &Directories, identity: &Identity) -> Result<Vec<u8>, Stri
             path.display()
         )
     })
+}
+
+/// The file that all observers share, with this one's id and name put in.
+fn read_observers_zoo_cfg(
+    dirs: &Directories,
+    identity: &Identity,
+    pod_name: Option<&str>,
+) -> Result<Vec<u8>, String> {
+    let path = dirs.config.join("zoo-observer.cfg");
+    let shared = read_if_there(&path)?.ok_or_else(|| {
+        format!(
+            "this configuration revision is not for observers: there is no {}. The operator gives \
+             this pod another one.",
+            path.display()
+        )
+    })?;
+    let text = String::from_utf8_lossy(&shared)
+        .replace("{id}", &identity.server_id.to_string())
+        .replace("{pod}", pod_name.unwrap_or_default());
+    Ok(text.into_bytes())
 }
 
 /// Whether this `zoo.cfg` keeps transaction logs apart from snapshots.

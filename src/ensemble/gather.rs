@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE};
-use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map};
+use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map, observers};
 use bellwether_ensemble::observation::{
-    BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision, ServerReport,
-    StatefulSetObservation,
+    BootstrapPermission, ClaimObservation, ObserversObservation, PodObservation, PodState,
+    Revision, ServerReport, StatefulSetObservation,
 };
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
@@ -69,46 +69,37 @@ pub(crate) async fn gather(
 
     let id_offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
     let mut addresses = BTreeMap::new();
-    let mut observed: Vec<(PodObservation, Option<std::net::IpAddr>)> = pods
-        .iter()
-        .filter_map(|pod| {
-            let ordinal: u16 = pod
-                .name_any()
-                .strip_prefix(name)?
-                .strip_prefix('-')?
-                .parse()
-                .ok()?;
-            let address = pod
-                .status
-                .as_ref()?
-                .pod_ip
-                .as_ref()
-                .and_then(|ip| ip.parse().ok());
-            Some((observe_pod(pod, ordinal), address))
-        })
-        .collect();
-    observed.sort_by_key(|(pod, _)| pod.ordinal);
-    let reports = join_all(observed.iter().map(|(pod, address)| async move {
-        match address {
-            Some(address) => probe(*address, ServerId::of_ordinal(pod.ordinal, id_offset)).await,
-            None => ServerReport::Unreachable("the pod has no address yet".to_owned()),
-        }
-    }))
-    .await;
-    let pods = observed
-        .into_iter()
-        .zip(reports)
-        .map(|((mut pod, address), report)| {
-            if let Some(address) = address {
-                addresses.insert(ServerId::of_ordinal(pod.ordinal, id_offset), address);
-            }
-            pod.server = report;
-            pod
-        })
-        .collect();
+    let voter = |ordinal| ServerId::of_ordinal(ordinal, id_offset);
+    let observer = |ordinal| ServerId::of_observer(ordinal, id_offset);
+    let observers_set = observers::set_name(name);
+    let (voters, observing) = futures::join!(
+        observe_pods(&pods, name, voter),
+        observe_pods(&pods, &observers_set, observer),
+    );
+    let mut remember_addresses = |observed: Vec<Observed>| -> Vec<PodObservation> {
+        let each = observed.into_iter().map(|o| {
+            addresses.extend(o.address.map(|address| (o.id, address)));
+            o.pod
+        });
+        each.collect()
+    };
+    let now = Timestamp::now();
+    let observers = ObserversObservation {
+        stateful_set: sets
+            .iter()
+            .find(|s| s.name_any() == observers_set)
+            .map(observe_stateful_set),
+        pods: remember_addresses(observing),
+        overdue: pods
+            .iter()
+            .filter(|p| is_overdue(p, now))
+            .map(ResourceExt::name_any)
+            .collect(),
+    };
+    let pods = remember_addresses(voters);
     let prefix = format!("{name}-config-");
     let observation = Observation {
-        now: Timestamp::now(),
+        now,
         stateful_set: sets
             .iter()
             .find(|s| s.name_any() == name)
@@ -127,6 +118,7 @@ pub(crate) async fn gather(
             .map(ResourceExt::name_any)
             .filter(|n| n.starts_with(&prefix))
             .collect::<BTreeSet<_>>(),
+        observers,
     };
     Ok(Some(Gathered {
         ensemble,
@@ -134,6 +126,51 @@ pub(crate) async fn gather(
         live,
         addresses,
     }))
+}
+
+/// One pod with what is needed to ask its server again.
+struct Observed {
+    pod: PodObservation,
+    id: ServerId,
+    address: Option<std::net::IpAddr>,
+}
+
+/// The pods of one StatefulSet by ordinal, every server asked.
+async fn observe_pods(pods: &[Pod], set: &str, id: impl Fn(u16) -> ServerId) -> Vec<Observed> {
+    let mut observed: Vec<Observed> = pods
+        .iter()
+        .filter_map(|pod| {
+            let name = pod.name_any();
+            let ordinal: u16 = name.strip_prefix(set)?.strip_prefix('-')?.parse().ok()?;
+            let address = pod.status.as_ref()?.pod_ip.as_ref();
+            Some(Observed {
+                pod: observe_pod(pod, ordinal),
+                id: id(ordinal),
+                address: address.and_then(|ip| ip.parse().ok()),
+            })
+        })
+        .collect();
+    observed.sort_by_key(|o| o.pod.ordinal);
+    let reports = join_all(observed.iter().map(|o| async move {
+        match o.address {
+            Some(address) => probe(address, o.id).await,
+            None => ServerReport::Unreachable("the pod has no address yet".to_owned()),
+        }
+    }))
+    .await;
+    for (observed, report) in observed.iter_mut().zip(reports) {
+        observed.pod.server = report;
+    }
+    observed
+}
+
+/// How long after its grace period a pod that is being deleted counts as one of a lost node.
+const OVERDUE: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
+
+/// The time of deletion of an object is that at which its grace period ends.
+fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
+    let end = pod.metadata.deletion_timestamp.as_ref();
+    end.is_some_and(|end| now.duration_since(end.0) > OVERDUE)
 }
 
 async fn list<K>(
@@ -253,7 +290,9 @@ fn observe_state(pod: &Pod) -> PodState {
     if let Some(failing) = all().find_map(failing) {
         return failing;
     }
-    if status.phase.as_deref() == Some("Failed") {
+    // While a pod is deleted it fails too, when its server ends with another code than 0.
+    let going = pod.metadata.deletion_timestamp.is_some();
+    if status.phase.as_deref() == Some("Failed") && !going {
         return PodState::Failing {
             reason: status.reason.clone().unwrap_or_else(|| "Failed".to_owned()),
             message: status.message.clone().unwrap_or_default(),

@@ -18,16 +18,16 @@ pub struct ZooKeeperEnsembleStatus {
     /// What is the case and what happens next, in one sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How many member pods exist; for the scale subresource.
+    /// How many voters' pods exist; for the scale subresource.
     #[serde(default)]
     pub replicas: i32,
-    /// How many members serve.
+    /// How many voters serve.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Serving members of existing ones, such as `3/3`.
+    /// Serving voters of existing ones, such as `3/3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// The label selector of the member pods; for the scale subresource.
+    /// The label selector of the voters' pods; for the scale subresource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
     /// The pod that leads, as its own server says. Absent while none leads.
@@ -42,7 +42,10 @@ pub struct ZooKeeperEnsembleStatus {
     /// The server ids that vote under that revision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub voters: Vec<i32>,
-    /// Every member, by ordinal.
+    /// The observers. Absent where none is wanted and none exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observers: Option<ObserversStatus>,
+    /// Every member: the voters by ordinal, then the observers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub members: Vec<MemberStatus>,
@@ -51,6 +54,18 @@ pub struct ZooKeeperEnsembleStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// How many observers there are. They are counted nowhere else in the status.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ObserversStatus {
+    /// How many observer pods exist.
+    pub replicas: i32,
+    /// How many observers serve.
+    pub ready_replicas: i32,
+    /// Serving observers of those that are wanted, such as `2/2`.
+    pub ready: String,
 }
 
 /// One member.

@@ -96,6 +96,16 @@ pub fn render(
             zoo_cfg(ensemble, voters, Some(leaver)),
         );
     }
+    // The same for any number of observers, so that a change of it restarts nobody; each puts its own
+    // id and name in. No voter lists them: a leader takes learners that it does not know.
+    files.insert(
+        "zoo-observer.cfg".to_owned(),
+        cfg(
+            ensemble,
+            voters,
+            Some(format!("server.{{id}}={}", host(ensemble, "{pod}"))),
+        ),
+    );
     if let Some(id) = initialize {
         files.insert("initialize".to_owned(), id.to_string());
     }
@@ -111,6 +121,12 @@ pub fn render(
 }
 
 fn zoo_cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<ServerId>) -> String {
+    let observer = observer.map(|id| format!("server.{id}={}", member_host(ensemble, id)));
+    cfg(ensemble, voters, observer)
+}
+
+/// A whole file; `observer` is the begin of the line of a server that observes.
+fn cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<String>) -> String {
     let mut lines: BTreeMap<String, String> = ensemble.settings.clone();
     lines.extend(
         FIXED
@@ -126,22 +142,29 @@ fn zoo_cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<ServerId>
         // The file is a Java properties file: a backslash starts an escape.
         text.push_str(&format!("{key}={}\n", value.replace('\\', "\\\\")));
     }
-    let server = |id: ServerId, role: &str| {
-        format!(
-            "server.{id}={}:{QUORUM_PORT}:{ELECTION_PORT}:{role}\n",
-            member_host(ensemble, id)
-        )
-    };
-    text.extend(voters.iter().map(|id| server(id, "participant")));
-    text.extend(observer.map(|id| server(id, "observer")));
+    for id in voters.iter() {
+        let host = member_host(ensemble, id);
+        text.push_str(&format!(
+            "server.{id}={host}:{QUORUM_PORT}:{ELECTION_PORT}:participant\n"
+        ));
+    }
+    if let Some(server) = observer {
+        text.push_str(&format!(
+            "{server}:{QUORUM_PORT}:{ELECTION_PORT}:observer\n"
+        ));
+    }
     text
 }
 
 /// The DNS name of a member.
 pub fn member_host(ensemble: &ValidEnsemble, id: ServerId) -> String {
+    let ordinal = id.0.saturating_sub(ensemble.id_offset + 1);
+    host(ensemble, &pod_name(&ensemble.name, ordinal))
+}
+
+fn host(ensemble: &ValidEnsemble, pod: &str) -> String {
     format!(
-        "{}.{}.{}.svc.{}",
-        pod_name(&ensemble.name, id.0.saturating_sub(ensemble.id_offset + 1)),
+        "{pod}.{}.{}.svc.{}",
         members_service(&ensemble.name),
         ensemble.namespace,
         ensemble.context.cluster_domain
@@ -160,4 +183,38 @@ pub fn config_map(ensemble: &ValidEnsemble, rendered: &RenderedRevision) -> Desi
         "data": rendered.files,
     });
     apply(ObjectKind::ConfigMap, rendered.revision.name.clone(), body)
+}
+
+#[cfg(test)]
+mod tests {
+    use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
+
+    use super::*;
+    use crate::validate::{Context, validate};
+
+    /// The other half of scenario 12: in a cluster with a domain of its own, members find each other.
+    #[test]
+    fn scenario_12_another_cluster_domain_is_in_every_address() {
+        let spec = ZooKeeperEnsembleSpec {
+            replicas: 3,
+            ..Default::default()
+        };
+        let context = Context {
+            member_image: "bellwether".to_owned(),
+            cluster_domain: "example.internal".to_owned(),
+            version: "test".to_owned(),
+        };
+        let mut ensemble = ZooKeeperEnsemble::new("zk", spec);
+        ensemble.metadata.namespace = Some("shop".to_owned());
+        let valid = validate(&ensemble, &context).unwrap();
+        let rendered = render(&valid, &Voters::first(3, 0), None);
+        for (name, file) in rendered.files.iter().filter(|(n, _)| n.ends_with(".cfg")) {
+            let servers: Vec<&str> = file.lines().filter(|l| l.starts_with("server.")).collect();
+            assert!(servers.len() >= 3, "{name}: {file}");
+            for server in servers {
+                let host = ".zk-members.shop.svc.example.internal:2888:3888:";
+                assert!(server.contains(host), "{name}: {server}");
+            }
+        }
+    }
 }

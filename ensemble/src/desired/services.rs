@@ -7,7 +7,7 @@ use super::config::{CLIENT_PORT, ELECTION_PORT, QUORUM_PORT};
 use super::{DesiredObject, ObjectKind, apply, members_service, metadata};
 use crate::validate::ValidEnsemble;
 
-/// The Service of clients: every member that serves.
+/// The Service of clients: every member that serves, observers among them.
 pub fn client_service(ensemble: &ValidEnsemble) -> DesiredObject {
     let body = json!({
         "apiVersion": "v1",
@@ -54,7 +54,15 @@ pub fn pod_disruption_budget(ensemble: &ValidEnsemble) -> DesiredObject {
         "metadata": metadata(ensemble, &ensemble.name),
         "spec": {
             "maxUnavailable": 1,
-            "selector": { "matchLabels": labels::selector(&ensemble.name) },
+            "selector": {
+                "matchLabels": labels::selector(&ensemble.name),
+                // Observers are in no quorum: one of them more or less is nobody's loss.
+                "matchExpressions": [{
+                    "key": labels::COMPONENT,
+                    "operator": "NotIn",
+                    "values": [labels::COMPONENT_OBSERVER],
+                }],
+            },
         },
     });
     apply(ObjectKind::PodDisruptionBudget, ensemble.name.clone(), body)

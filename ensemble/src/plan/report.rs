@@ -135,8 +135,12 @@ pub struct Report {
     pub phase: Phase,
     /// What is the case and what happens next.
     pub message: String,
-    /// Every member, by server id.
+    /// Every voter, by server id; and members that are about to leave.
     pub members: Vec<MemberReport>,
+    /// Every observer, by server id.
+    pub observers: Vec<MemberReport>,
+    /// How many observers there are to be.
+    pub observers_wanted: u16,
     /// The revision that new pods get.
     pub revision: Option<Revision>,
     /// Whether a leader leads a majority.
@@ -152,6 +156,8 @@ impl Report {
             phase,
             message,
             members: Vec::new(),
+            observers: Vec::new(),
+            observers_wanted: 0,
             revision: None,
             available: false,
             trouble: None,
@@ -176,7 +182,7 @@ impl Report {
         };
         self.message = format!("Paused by the spec: nothing is changed or restarted. {would}");
         self.phase = Phase::Paused;
-        for member in &mut self.members {
+        for member in self.members.iter_mut().chain(&mut self.observers) {
             if matches!(member.verdict, Verdict::Restart(_)) {
                 let what = "the pause to end".to_owned();
                 member.verdict = Verdict::Waiting(WaitingOn::Other(what));
@@ -208,17 +214,33 @@ pub fn compose(
         .collect();
     let wanted = Voters::first(ensemble.size, ensemble.id_offset);
     let phase = phase(view, change, roll, &wanted, template_changes);
-    let trouble = roll.trouble.clone().or_else(|| trouble(view, phase));
+    let waits = roll.step.is_none() && step_waits(view, change, &wanted);
+    let trouble = roll
+        .trouble
+        .clone()
+        .or_else(|| trouble(view, waits || phase == Phase::Recovering));
     let message = match (&trouble, phase) {
         (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => {
             trouble.message.clone()
         }
+        _ if waits => format!(
+            "{} to {}: the next step begins when every member serves, and {}.",
+            if wanted.len() > view.template.voters.len() {
+                "Growing"
+            } else {
+                "Shrinking"
+            },
+            wanted.len(),
+            away(view)
+        ),
         _ => message(ensemble, view, change, roll, phase, &wanted),
     };
     Report {
         phase,
         message,
         members,
+        observers: Vec::new(),
+        observers_wanted: 0,
         revision: Some(revision.clone()),
         available: view.leader.is_some(),
         trouble,
@@ -269,11 +291,21 @@ fn phase(
     Phase::Recovering
 }
 
+/// Whether the next step of a size change does not begin because a member is away.
+fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
+    view.template.voters != *wanted
+        && change.voters == view.template.voters
+        && change.held.is_none()
+        && view.live().len() == 1
+        && !view.starts_first_time
+        && !away(view).is_empty()
+}
+
 /// How long a new pod may take to serve before that is worth a person's attention.
 const START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
-/// Members that are away although nothing asked them to be.
-fn trouble(view: &View<'_>, phase: Phase) -> Option<Trouble> {
+/// Members that are away although nothing asked them to be; `idle` says that nothing is under way.
+fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
     let failing = view.members.values().find_map(|m| match &m.pod.state {
         PodState::Failing { reason, message } => Some(Trouble {
             reason: Reason::PodFailing,
@@ -293,9 +325,12 @@ fn trouble(view: &View<'_>, phase: Phase) -> Option<Trouble> {
         return failing;
     }
     // A pod that was just made is on its way; nobody has to hear of it.
-    let late = |m: &Member<'_>| !m.serves() && view.now.duration_since(m.pod.created) >= START_TIME;
+    // One that was ready a moment ago may be in the middle of an election.
+    let late = |m: &Member<'_>| {
+        !m.serves() && !m.pod.ready && view.now.duration_since(m.pod.created) >= START_TIME
+    };
     let away_too_long = view.members.values().any(late);
-    (phase == Phase::Recovering && away_too_long).then(|| Trouble {
+    (idle && away_too_long).then(|| Trouble {
         reason: Reason::MemberDown,
         message: format!("{} serve(s); {}.", serving(view), away(view)),
     })

@@ -366,6 +366,7 @@ impl World {
             claims: self.observe_claims(),
             bootstrap: self.bootstrap.clone(),
             revisions: self.revisions.clone(),
+            ..Observation::default()
         }
     }
 

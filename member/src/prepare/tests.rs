@@ -46,6 +46,7 @@ impl Pod {
             pod_name: Some("zk-1".to_owned()),
             ensemble: Some("shop/zk".to_owned()),
             id_offset: None,
+            observer: false,
             now: 1000,
         };
         let pod = Self {
@@ -148,6 +149,37 @@ fn a_pod_that_is_no_member_of_the_revision_is_refused() {
         "{message}"
     );
     assert!(!pod.has("data/myid"));
+}
+
+#[test]
+fn an_observer_puts_its_own_id_and_name_into_the_shared_file() {
+    let mut pod = Pod::new();
+    pod.environment.pod_name = Some("zk-observer-1".to_owned());
+    pod.environment.id_offset = Some("100".to_owned());
+    pod.environment.observer = true;
+    assert!(pod.prepare().unwrap_err().contains("not for observers"));
+    let shared = "peerType=observer\nserver.{id}={pod}.zk-members:2888:3888:observer\n";
+    pod.write("config/zoo-observer.cfg", shared);
+    pod.prepare().unwrap();
+    let own = "peerType=observer\nserver.102=zk-observer-1.zk-members:2888:3888:observer\n";
+    assert_eq!(pod.read("conf/zoo.cfg").as_deref(), Some(own));
+    assert_eq!(pod.read("data/myid").as_deref(), Some("102\n"));
+    assert!(!pod.has("conf/zoo-observer.cfg"));
+}
+
+#[test]
+fn the_volume_of_an_observer_is_refused_to_a_voter() {
+    let mut pod = Pod::new();
+    pod.environment.pod_name = Some("zk-observer-1".to_owned());
+    pod.environment.id_offset = Some("100".to_owned());
+    pod.environment.observer = true;
+    pod.write("config/zoo-observer.cfg", "peerType=observer\n");
+    pod.prepare().unwrap();
+    pod.environment.pod_name = Some("zk-1".to_owned());
+    pod.environment.id_offset = None;
+    pod.environment.observer = false;
+    let message = pod.prepare().unwrap_err();
+    assert!(message.contains("server 102"), "{message}");
 }
 
 #[test]

@@ -1,0 +1,364 @@
+//! Observers: how many there are, and when one of them restarts.
+//!
+//! Observers never count: not in a majority, not in a server list that voters judge by, not in
+//! whether a step is finished. So any number of them may come and go at any time. What is decided
+//! here is only the order of restarts:
+//!
+//! 1. In every roll outdated observers restart before any voter, one at a time, each when the one
+//!    before it serves again. An updated observer whose pod cannot run stops the roll: what would
+//!    take down the voters next has taken down a member that nobody needs for a quorum.
+//! 2. One that could not join under the new server list, since no majority of that list serves yet,
+//!    restarts after the voters instead. So it is in the step from one to two members.
+//! 3. Voters do not wait for an observer that cannot join, whose node is lost, or that has had its
+//!    time; nor do they while nobody leads, or where the restart of a voter repairs it.
+
+use std::collections::BTreeSet;
+
+use bellwether_api::ensemble::Phase;
+use bellwether_api::ensemble::status::Reason;
+use jiff::SignedDuration;
+
+use crate::desired::{DesiredObject, observers as desired, stateful_set};
+use crate::ids::ServerId;
+use crate::observation::{Observation, PodObservation, PodState, Revision, ServerReport};
+use crate::plan::report::{MemberReport, Report, Trouble, Verdict, WaitingOn};
+use crate::plan::roll::Roll;
+use crate::plan::view::View;
+use crate::plan::{Expect, Step};
+use crate::safety::can_join;
+use crate::validate::ValidEnsemble;
+
+/// How long voters wait for an observer that starts or joins. Loading a large snapshot takes
+/// minutes; a node that is lost takes for ever.
+const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
+/// How long a new observer may take to serve before that is worth a person's attention.
+const START_TIME: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is planned for the observers.
+#[derive(Debug)]
+pub struct ObserverPlan<'a> {
+    /// Their StatefulSet as it should be; `None` where none is wanted and none exists.
+    pub object: Option<DesiredObject>,
+    /// Whether the object needs the revision that is rendered now.
+    pub needs_rendered: bool,
+    /// The names of the revisions that observers use.
+    pub revisions: BTreeSet<&'a str>,
+    pods: Vec<&'a PodObservation>,
+    wanted: u16,
+    changing: bool,
+    /// How many pods were made from another template than the current one.
+    outdated: usize,
+    choice: Choice<'a>,
+}
+
+#[derive(Debug)]
+enum Choice<'a> {
+    Restart(&'a PodObservation, Expect, String),
+    Wait(WaitingOn),
+    Blocked(Trouble),
+    Nothing,
+}
+
+/// Plans the observers' StatefulSet and which of them restarts now.
+pub fn plan_observers<'a>(
+    ensemble: &ValidEnsemble,
+    observation: &'a Observation,
+    view: &View<'_>,
+    rendered: &Revision,
+) -> ObserverPlan<'a> {
+    let wanted = ensemble.observers;
+    let set = observation.observers.stateful_set.as_ref();
+    let pods: Vec<&PodObservation> = observation.observers.pods.iter().collect();
+    let mut revisions: BTreeSet<&str> = pods
+        .iter()
+        .filter_map(|p| p.revision.as_ref())
+        .chain(set.and_then(|s| s.template.as_ref()))
+        .map(|r| r.name.as_str())
+        .collect();
+    let inputs = stateful_set::inputs_hash(ensemble, rendered);
+    let same_inputs = set.is_some_and(|s| s.inputs_hash.as_ref() == Some(&inputs));
+    // As for the voters: what an older operator rendered stays until the user changes something.
+    let keep_template = same_inputs
+        && set.is_some_and(|s| {
+            s.rendered_by.as_ref() != Some(&ensemble.context.version)
+                && s.template
+                    .as_ref()
+                    .is_some_and(|t| observation.revisions.contains(&t.name))
+        });
+    let (object, needs_rendered) = match set {
+        None if wanted == 0 => (None, false),
+        Some(s) if s.terminating => (None, false),
+        Some(_) if keep_template || wanted == 0 => {
+            (Some(desired::replicas_only(ensemble, wanted)), false)
+        }
+        _ => (
+            Some(desired::stateful_set(ensemble, rendered, wanted)),
+            true,
+        ),
+    };
+    if wanted == 0 && pods.is_empty() {
+        revisions.clear();
+    }
+    let replicas_change = set.map_or(wanted > 0, |s| s.replicas != wanted);
+    let changing = replicas_change || (wanted > 0 && !same_inputs);
+    let choice = if wanted == 0 {
+        Choice::Nothing
+    } else if changing {
+        let what = "the observers' pod template to take effect";
+        Choice::Wait(WaitingOn::Other(what.to_owned()))
+    } else {
+        choose(ensemble, observation, view)
+    };
+    let current = set.and_then(|s| s.update_revision.as_ref());
+    let outdated = pods
+        .iter()
+        .filter(|p| p.controller_revision.as_ref() != current)
+        .count();
+    ObserverPlan {
+        outdated,
+        object,
+        needs_rendered,
+        revisions,
+        pods,
+        wanted,
+        changing,
+        choice,
+    }
+}
+
+fn choose<'a>(
+    ensemble: &ValidEnsemble,
+    observation: &'a Observation,
+    view: &View<'_>,
+) -> Choice<'a> {
+    let observers = &observation.observers;
+    let Some(set) = observers.stateful_set.as_ref() else {
+        return Choice::Nothing;
+    };
+    let Some(update_revision) = set.update_revision.as_ref() else {
+        let what = "the StatefulSet controller to notice the observers' new pod template";
+        return Choice::Wait(WaitingOn::Other(what.to_owned()));
+    };
+    let is_updated = |p: &&PodObservation| p.controller_revision.as_ref() == Some(update_revision);
+    let updated = || observers.pods.iter().filter(is_updated);
+    let outdated = || observers.pods.iter().filter(|p| !is_updated(p));
+    if let Some(trouble) = updated().find_map(failing) {
+        return Choice::Blocked(trouble);
+    }
+    let lost = |p: &PodObservation| observers.overdue.contains(&p.name);
+    if let Some(going) = observers.pods.iter().find(|p| p.terminating && !lost(p)) {
+        return Choice::Wait(WaitingOn::Deletion(going.name.clone()));
+    }
+    let missing = |o: &u16| observers.pods.iter().all(|p| p.ordinal != *o);
+    if let Some(ordinal) = (0..ensemble.observers).find(missing) {
+        let pod = crate::desired::observers::pod_name(&ensemble.name, ordinal);
+        let what = format!("{pod} to be created by the StatefulSet controller");
+        return Choice::Wait(WaitingOn::Other(what));
+    }
+    let in_time =
+        |p: &PodObservation| !p.terminating && view.now.duration_since(p.created) < PATIENCE;
+    if let Some(starting) = updated().find(|p| !answers(p) && in_time(p)) {
+        return Choice::Wait(WaitingOn::Start(starting.name.clone()));
+    }
+    let new = &view.template.voters;
+    let joins = |p: &PodObservation| can_join(id(ensemble, p), new, &view.serving, view.leader);
+    if let Some(joining) = updated().find(|p| !serves(p) && in_time(p) && joins(p)) {
+        return Choice::Wait(WaitingOn::Join(joining.name.clone()));
+    }
+    let mut restartable = outdated().filter(|p| !p.terminating);
+    if let Some(idle) = restartable.clone().find(|p| is_idle(p)) {
+        let why = "its pod template changed; it takes part in nothing".to_owned();
+        return Choice::Restart(idle, Expect::Idle, why);
+    }
+    match restartable.find(|p| serves(p) && joins(p)) {
+        Some(next) => {
+            let why = "its pod template changed; observers restart before voters".to_owned();
+            Choice::Restart(next, Expect::Follower, why)
+        }
+        None => Choice::Nothing,
+    }
+}
+
+impl ObserverPlan<'_> {
+    /// Puts the observers' restarts before those of the voters, where these can wait.
+    pub fn go_first(&self, ensemble: &ValidEnsemble, view: &View<'_>, roll: &mut Roll) {
+        let repairs = matches!(
+            &roll.step,
+            Some(Step::RestartMember {
+                expect: Expect::Idle,
+                ..
+            })
+        );
+        let voters_first = repairs || view.leader.is_none();
+        match &self.choice {
+            Choice::Restart(pod, expect, reason) if !voters_first || roll.step.is_none() => {
+                roll.hold(&format!("{}; observers restart first", pod.name));
+                roll.step = Some(Step::RestartMember {
+                    pod: pod.name.clone(),
+                    uid: pod.uid.clone(),
+                    resource_version: pod.resource_version.clone(),
+                    id: id(ensemble, pod),
+                    expect: *expect,
+                    reason: reason.clone(),
+                });
+            }
+            Choice::Wait(on) if !voters_first && roll.step.is_some() => {
+                roll.hold(&on.to_string());
+                roll.waiting = Some(on.clone());
+            }
+            Choice::Blocked(trouble) if !voters_first && roll.step.is_some() => {
+                roll.hold(&trouble.message);
+                roll.trouble.get_or_insert_with(|| trouble.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether there are as many observers as wanted, all of them serving under the wanted template.
+    fn is_complete(&self) -> bool {
+        !self.changing
+            && self.pods.len() == usize::from(self.wanted)
+            && self.pods.iter().all(|p| serves(p) && !p.terminating)
+            && matches!(self.choice, Choice::Nothing)
+    }
+
+    /// Adds what there is to say of the observers.
+    pub fn tell(&self, ensemble: &ValidEnsemble, view: &View<'_>, report: &mut Report) {
+        report.observers = self
+            .pods
+            .iter()
+            .map(|p| MemberReport::new(p, id(ensemble, p), self.verdict(p)))
+            .collect();
+        report.observers_wanted = self.wanted;
+        let serving = self.pods.iter().filter(|p| serves(p)).count();
+        if report.phase == Phase::Ready && !self.is_complete() {
+            let doing = match &self.choice {
+                Choice::Restart(pod, _, reason) => format!("Restarting {}: {reason}.", pod.name),
+                Choice::Wait(on) => format!("Waiting for {on}."),
+                Choice::Blocked(trouble) => format!("{}.", trouble.message),
+                Choice::Nothing => self.away(),
+            };
+            report.phase = self.phase(view);
+            report.message = format!(
+                "{} {serving} of {} observers serve. {doing}",
+                report.message, self.wanted
+            )
+            .trim_end()
+            .to_owned();
+        } else if report.phase == Phase::Ready && self.wanted > 0 {
+            report.message = format!("{} {serving} observers serve.", report.message);
+        }
+        if report.trouble.is_none() {
+            report.trouble = self.trouble(view);
+        }
+    }
+
+    /// What is being done to observers that are not as they should be.
+    fn phase(&self, view: &View<'_>) -> Phase {
+        let is_new = |p: &PodObservation| view.now.duration_since(p.created) < START_TIME;
+        let missing = self.pods.len() < usize::from(self.wanted);
+        if self.pods.len() > usize::from(self.wanted) {
+            Phase::Shrinking
+        } else if self.outdated > 0 {
+            Phase::Rolling
+        } else if missing || self.pods.iter().all(|p| serves(p) || is_new(p)) {
+            Phase::Growing
+        } else {
+            Phase::Recovering
+        }
+    }
+
+    fn away(&self) -> String {
+        let away: Vec<String> = self
+            .pods
+            .iter()
+            .filter(|p| !serves(p))
+            .map(|p| match &p.server {
+                _ if p.terminating => format!("{} is being deleted", p.name),
+                ServerReport::Looking => format!("{} looks for a leader", p.name),
+                _ => format!("{} does not answer", p.name),
+            })
+            .collect();
+        if away.is_empty() {
+            String::new()
+        } else {
+            format!("{}.", away.join(", "))
+        }
+    }
+
+    fn trouble(&self, view: &View<'_>) -> Option<Trouble> {
+        if let Some(failing) = self.pods.iter().find_map(|p| failing(p)) {
+            return Some(failing);
+        }
+        let late = self
+            .pods
+            .iter()
+            .find(|p| !serves(p) && !p.ready && view.now.duration_since(p.created) >= START_TIME)?;
+        (view.leader.is_some()).then(|| Trouble {
+            reason: Reason::MemberDown,
+            message: format!(
+                "observer {} does not serve. The voters do not need it; clients that read from \
+                 it do.",
+                late.name
+            ),
+        })
+    }
+
+    fn verdict(&self, pod: &PodObservation) -> Verdict {
+        match &self.choice {
+            Choice::Restart(next, _, reason) if next.uid == pod.uid => {
+                Verdict::Restart(reason.clone())
+            }
+            _ if pod.ordinal >= self.wanted => Verdict::Waiting(WaitingOn::Leave),
+            Choice::Wait(on) if self.changing => Verdict::Waiting(on.clone()),
+            _ if pod.terminating => Verdict::Waiting(WaitingOn::Deletion(pod.name.clone())),
+            _ if serves(pod) => Verdict::UpToDate,
+            _ if answers(pod) => Verdict::Waiting(WaitingOn::Join(pod.name.clone())),
+            _ => Verdict::Waiting(WaitingOn::Start(pod.name.clone())),
+        }
+    }
+}
+
+fn id(ensemble: &ValidEnsemble, pod: &PodObservation) -> ServerId {
+    ServerId::of_observer(pod.ordinal, ensemble.id_offset)
+}
+
+fn serves(pod: &PodObservation) -> bool {
+    matches!(pod.server, ServerReport::Serving { .. })
+}
+
+fn answers(pod: &PodObservation) -> bool {
+    !matches!(pod.server, ServerReport::Unreachable(_))
+}
+
+fn is_idle(pod: &PodObservation) -> bool {
+    match (&pod.state, &pod.server) {
+        (_, ServerReport::Serving { .. }) => false,
+        (PodState::Failing { .. } | PodState::Starting, _) => true,
+        (PodState::Running, ServerReport::Looking) => !pod.ready,
+        (PodState::Running, ServerReport::Unreachable(_)) => false,
+    }
+}
+
+fn failing(pod: &PodObservation) -> Option<Trouble> {
+    let PodState::Failing { reason, message } = &pod.state else {
+        return None;
+    };
+    let said = if message.is_empty() {
+        String::new()
+    } else {
+        format!(" ({message})")
+    };
+    Some(Trouble {
+        reason: Reason::PodFailing,
+        message: format!(
+            "observer {} cannot run: {reason}{said}. No voter is restarted until it runs; correct \
+             or revert the spec, or ask for fewer observers",
+            pod.name
+        ),
+    })
+}
+
+#[cfg(test)]
+#[path = "observers/tests.rs"]
+mod tests;
