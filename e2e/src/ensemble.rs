@@ -90,12 +90,13 @@ impl<'w> Ensemble<'w> {
     pub fn is_ready(&self, size: u16) -> Result<(), String> {
         let status = self.status()?;
         let (ready, reason, message) = self.condition("Ready")?;
-        let members = status["members"].as_array().map_or(0, Vec::len);
+        let observers = status["observers"]["replicas"].as_u64().unwrap_or(0);
+        let members = status["members"].as_array().map_or(0, |m| m.len() as u64) - observers;
         let good = ready == "True"
             && status["phase"] == "Ready"
             && status["replicas"] == size
             && status["readyReplicas"] == size
-            && members == usize::from(size);
+            && members == u64::from(size);
         if good {
             return Ok(());
         }
@@ -196,6 +197,37 @@ impl<'w> Ensemble<'w> {
             )
         };
         (0..size).map(host).collect::<Vec<_>>().join(",")
+    }
+
+    /// Host and port of the first `count` observers, with commas.
+    pub fn observers(&self, count: u16) -> String {
+        let host = |ordinal| {
+            format!(
+                "{name}-observer-{ordinal}.{name}-members.{ns}.svc.cluster.local:2181",
+                name = self.name,
+                ns = self.world.namespace
+            )
+        };
+        (0..count).map(host).collect::<Vec<_>>().join(",")
+    }
+
+    /// Waits until so many observers are wanted and serve, and everything else is ready too.
+    pub fn wait_observers(&self, size: u16, observers: u16) -> Result<()> {
+        let wanted = format!("{observers}/{observers}");
+        until(
+            &format!("{observers} observers of {} serve", self.name),
+            PATIENCE,
+            || {
+                self.is_ready(size)?;
+                let status = self.status()?;
+                let ready = status["observers"]["ready"].as_str().unwrap_or("0/0");
+                if ready == wanted {
+                    Ok(())
+                } else {
+                    Err(format!("{ready} serve: {}", status["message"]))
+                }
+            },
+        )
     }
 
     /// Host and port of the Service for clients.

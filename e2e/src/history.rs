@@ -73,14 +73,7 @@ pub fn most_unready(history: &[Event], size: usize) -> usize {
     let (mut worst, mut complete) = (0, false);
     for event in history.iter().filter(|e| is_member(e)) {
         let going = event.deleted || !event.object["metadata"]["deletionTimestamp"].is_null();
-        let conditions = event.object["status"]["conditions"]
-            .as_array()
-            .into_iter()
-            .flatten();
-        let is_ready = conditions
-            .into_iter()
-            .any(|c| c["type"] == "Ready" && c["status"] == "True");
-        ready.insert(event.name().to_owned(), is_ready && !going);
+        ready.insert(event.name().to_owned(), is_ready(&event.object) && !going);
         let serving = ready.values().filter(|r| **r).count();
         complete |= serving == size;
         if complete {
@@ -88,6 +81,51 @@ pub fn most_unready(history: &[Event], size: usize) -> usize {
         }
     }
     worst
+}
+
+fn is_ready(object: &Value) -> bool {
+    let conditions = object["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    conditions
+        .into_iter()
+        .any(|c| c["type"] == "Ready" && c["status"] == "True")
+}
+
+/// At no time did members judge quorums by more than two server lists; and every newcomer came when
+/// all members ran one list and each of them had been ready, that is one step after the other. The
+/// operator asks the servers themselves; a pod's readiness comes later than their answers.
+pub fn assert_one_step_at_a_time(history: &[Event]) -> Result<()> {
+    let voters = |object: &Value| {
+        object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"].to_string()
+    };
+    let mut members: BTreeMap<String, Value> = BTreeMap::new();
+    let (mut seen, mut ready, mut complete) = (BTreeSet::new(), BTreeSet::new(), false);
+    for event in history.iter().filter(|e| is_member(e)) {
+        if event.deleted {
+            members.remove(event.name());
+            continue;
+        }
+        if seen.insert(event.name().to_owned()) && complete {
+            let lists: BTreeSet<String> = members.values().map(&voters).collect();
+            let names: BTreeSet<&String> = members.keys().collect();
+            ensure!(
+                lists.len() == 1 && members.keys().all(|name| ready.contains(name)),
+                "{} came before the step before it was finished: {names:?} run {lists:?}, and \
+                 {ready:?} had been ready",
+                event.name()
+            );
+        }
+        members.insert(event.name().to_owned(), event.object.clone());
+        if is_ready(&event.object) {
+            ready.insert(event.name().to_owned());
+        }
+        let lists: BTreeSet<String> = members.values().map(&voters).collect();
+        ensure!(lists.len() <= 2, "three server lists are live: {lists:?}");
+        complete |= members.values().all(is_ready);
+    }
+    Ok(())
 }
 
 /// Within every roll, that is among the pods that were replaced by pods of one revision, the leader
@@ -169,6 +207,19 @@ mod tests {
         assert_eq!(found[0].replaced_by.as_deref(), Some("r-b"));
         assert_eq!(found[1].replaced_by, None);
         assert_eq!(restarts(&found)["zk-0"], 1);
+    }
+
+    #[test]
+    fn a_newcomer_before_the_end_of_the_step_is_noticed() {
+        let mut first = event("zk-0", "a", false, true);
+        first.object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"] = json!("1");
+        let mut second = event("zk-1", "b", false, false);
+        second.object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"] = json!("1,2");
+        let mut third = event("zk-2", "c", false, false);
+        third.object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"] = json!("1,2,3");
+        let good = [first.clone(), second.clone()];
+        assert!(assert_one_step_at_a_time(&good).is_ok());
+        assert!(assert_one_step_at_a_time(&[first, second, third]).is_err());
     }
 
     #[test]

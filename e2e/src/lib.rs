@@ -17,6 +17,7 @@ pub mod ensemble;
 pub mod history;
 pub mod kubectl;
 pub mod load;
+pub mod process;
 pub mod wait;
 pub mod watch;
 pub mod world;

@@ -69,7 +69,7 @@ impl<'w> Load<'w> {
         let begin = self.acknowledged().unwrap_or(0);
         until(
             "writes are acknowledged",
-            std::time::Duration::from_secs(60),
+            std::time::Duration::from_secs(180),
             || {
                 let now = self.acknowledged().map_err(|e| e.to_string())?;
                 if now >= begin + more {
@@ -83,6 +83,12 @@ impl<'w> Load<'w> {
 
     /// Ends both, and reads every acknowledged write back from each of `size` members.
     pub fn finish(self, size: u16) -> Result<Verdict> {
+        let members = self.ensemble.members(size);
+        self.finish_at(&members)
+    }
+
+    /// As [`Self::finish`], with the members given as hosts and ports.
+    pub fn finish_at(self, members: &str) -> Result<Verdict> {
         self.wait_writes(10)?;
         let writer = self.writer.stop()?;
         let roles = self.roles.stop()?;
@@ -94,12 +100,11 @@ impl<'w> Load<'w> {
             roles["event"] == "summary",
             "the sampler of roles ended with {roles}"
         );
-        let members = self.ensemble.members(size);
         let text = self.clients.output(&[
             "python3",
             "/clients/verify.py",
             "--members",
-            &members,
+            members,
             "--path",
             PATH,
             "--acknowledged",

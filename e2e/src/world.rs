@@ -1,7 +1,6 @@
 //! The namespace of one test.
 
 use std::fmt::Write as _;
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::clients::Clients;
 use crate::election::Election;
 use crate::ensemble::Ensemble;
 use crate::kubectl::Kubectl;
+use crate::process;
 use crate::wait::until;
 use crate::watch::Watch;
 
@@ -125,11 +125,8 @@ impl World {
     /// Kills every operator process without notice: with SIGKILL where the tests run beside the
     /// cluster's processes, else by removing the pods at once.
     pub fn kill_operator(&self) -> Result<()> {
-        let processes = operator_processes();
-        for process in &processes {
-            // One that has gone meanwhile is as dead as it should be.
-            let _ = Command::new("kill").args(["-KILL", process]).status();
-        }
+        let processes = process::of_operator();
+        process::signal(&processes, "KILL");
         if processes.is_empty() {
             self.replace_operator()?;
         }
@@ -243,21 +240,4 @@ impl World {
         let delete = ["delete", "namespace", ns, "--timeout=90s"];
         let _ = self.kubectl.output(&delete);
     }
-}
-
-/// The ids of the operator's processes, if this machine runs the cluster: those that were started as
-/// the chart starts them.
-fn operator_processes() -> Vec<String> {
-    let Ok(processes) = std::fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    processes
-        .flatten()
-        .filter(|process| {
-            let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-            let mut words = line.split(|byte| *byte == 0);
-            words.next() == Some(b"/usr/local/bin/bellwether") && words.next() == Some(b"run")
-        })
-        .filter_map(|process| process.file_name().into_string().ok())
-        .collect()
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use bellwether_e2e::clients::Clients;
 use bellwether_e2e::ensemble::Ensemble;
-use bellwether_e2e::history::{assert_leader_last, deletions, most_unready, restarts};
+use bellwether_e2e::history::{assert_leader_last, deletions, restarts};
 use bellwether_e2e::load::{Load, Verdict};
 use bellwether_e2e::wait::{throughout, until};
 use bellwether_e2e::watch::Watch;
@@ -44,40 +44,6 @@ fn roll(
     Ok(verdict)
 }
 
-pub(crate) fn a_configuration_change_restarts_each_member_exactly_once_the_leader_last(
-    world: &World,
-) -> Result<()> {
-    let clients = world.clients()?;
-    let ensemble = world.small_ensemble(3)?;
-    let verdict = roll(
-        world,
-        ensemble,
-        clients,
-        "roll",
-        &json!({ "config": { "syncLimit": 6 } }),
-    )?;
-    let leaders = verdict.roles["leaders"].as_array().map_or(0, Vec::len);
-    ensure!(
-        leaders == 2,
-        "a roll needs one change of the leader: {}",
-        verdict.roles
-    );
-    let file = world.run(&[
-        "exec",
-        "main-0",
-        "-c",
-        "zookeeper",
-        "--",
-        "cat",
-        "/conf/zoo.cfg",
-    ])?;
-    ensure!(
-        file.lines().any(|l| l == "syncLimit=6"),
-        "zoo.cfg is {file}"
-    );
-    Ok(())
-}
-
 pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
     world: &World,
 ) -> Result<()> {
@@ -101,51 +67,6 @@ pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
         answer.contains("version: 3.9.5"),
         "the server says: {answer}"
     );
-    Ok(())
-}
-
-pub(crate) fn a_bad_image_takes_down_at_most_one_member_and_reverting_heals(
-    world: &World,
-) -> Result<()> {
-    let mut spec = Ensemble::small(3);
-    let ensemble = world.ensemble("main", spec.clone())?;
-    ensemble.wait_ready(3)?;
-    ensemble.patch(&json!({ "image": "docker.io/library/zookeeper:there-is-no-such-tag" }))?;
-    let degraded = || {
-        let (status, reason, message) = ensemble.condition("Degraded")?;
-        if status == "True" && reason == "PodFailing" {
-            Ok(message)
-        } else {
-            Err(format!("Degraded={status} ({reason}: {message})"))
-        }
-    };
-    let message = until(
-        "the bad image is reported",
-        Duration::from_secs(120),
-        degraded,
-    )?;
-    ensure!(
-        message.contains("main-"),
-        "the message names no pod: {message}"
-    );
-    // Two members serve on while the operator waits.
-    throughout("two members serve on", Duration::from_secs(10), || {
-        let status = ensemble.status()?;
-        if status["readyReplicas"] == 2 {
-            Ok(())
-        } else {
-            Err(status.to_string())
-        }
-    })?;
-    let available = ensemble
-        .condition("Available")
-        .map_err(anyhow::Error::msg)?;
-    ensure!(available.0 == "True", "Available is {available:?}");
-    spec["image"] = Value::Null;
-    ensemble.patch(&spec)?;
-    ensemble.wait_ready(3)?;
-    let unready = most_unready(&world.pods.history(), 3);
-    ensure!(unready <= 1, "{unready} members were down at once");
     Ok(())
 }
 

@@ -1,12 +1,9 @@
-//! One scenario for each of the documents that the project implements.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! One scenario for each of the documents that the project implements; that of the ensemble is
+//! scenario 2 in `scenarios`.
 
 use anyhow::{Context, Result, ensure};
 use bellwether_e2e::clients::Client;
 use bellwether_e2e::election::Election;
-use bellwether_e2e::history::{assert_leader_last, deletions, restarts};
-use bellwether_e2e::load::Load;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
@@ -168,43 +165,6 @@ pub(crate) fn the_official_recipe_with_and_without_acknowledgement(world: &World
     clients.output(&["sh", "-c", "touch /tmp/go-b && echo done"])?;
     strict.wait_condition("LeaderElected", "True", "Elected")?;
     plain.wait_agrees(&[&b], 1)?;
-    Ok(())
-}
-
-/// ZooKeeper ensembles: three servers become five while server 2 leads, the one in the middle. No
-/// order of restarts may give a second leader, and the leader restarts last in each step.
-pub(crate) fn growing_from_three_to_five_with_the_leader_in_the_middle(
-    world: &World,
-) -> Result<()> {
-    let clients = world.clients()?;
-    let ensemble = world.small_ensemble(3)?;
-    // Under writes all members have the same data, and then the largest server id wins.
-    let load = Load::start(clients, ensemble, 5)?;
-    ensemble.make_leader(1, 3)?;
-    let begin = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
-    ensemble.scale(5)?;
-    ensemble.wait_ready(5)?;
-    let verdict = load.finish(5)?;
-    eprintln!(
-        "3 to 5: {} writes, longest gap {} s",
-        verdict.acknowledged,
-        verdict.longest_gap()
-    );
-    verdict.assert_safe()?;
-    let mut done = deletions(&world.pods.history());
-    done.retain(|d| d.at >= begin);
-    assert_leader_last(&done, &verdict)?;
-    // Two steps of one member: the first three restart in both, the fourth in the second only.
-    let counts: Vec<(String, usize)> = restarts(&done).into_iter().collect();
-    let expected = [("main-0", 2), ("main-1", 2), ("main-2", 2), ("main-3", 1)]
-        .map(|(p, n)| (p.to_owned(), n));
-    ensure!(counts == expected, "restarts by pod: {counts:?}");
-    let status = ensemble.status().map_err(anyhow::Error::msg)?;
-    ensure!(
-        status["voters"] == json!([1, 2, 3, 4, 5]),
-        "voters are {}",
-        status["voters"]
-    );
     Ok(())
 }
 

@@ -8,7 +8,9 @@ mod disks;
 mod documents;
 mod elections;
 mod faults;
+mod observers;
 mod refusals;
+mod scenarios;
 mod sizes;
 
 use std::process::ExitCode;
@@ -37,32 +39,39 @@ macro_rules! tests {
 /// Every test with the number of members that it runs. The largest ones are spread out, so that
 /// the small ones fill the gaps.
 const TESTS: &[Test] = tests![
-    5 documents::growing_from_three_to_five_with_the_leader_in_the_middle,
+    7 scenarios::scenario_02_three_to_five_to_seven_under_writes_one_member_at_a_time,
+    5 scenarios::scenario_03_five_to_three_where_the_leader_is_among_the_removed,
+    1 changes::a_paused_ensemble_is_left_alone_until_it_is_resumed,
+    1 faults::the_volume_of_another_ensemble_is_refused,
+    5 scenarios::scenario_10_operator_killed_at_many_moments_of_a_scale,
     1 documents::the_fair_election_death_in_the_middle,
     1 documents::the_unfair_election_has_one_leader_and_a_herd,
     1 documents::the_official_recipe_with_and_without_acknowledgement,
     1 documents::a_second_node_of_one_session_is_shown_as_a_suspected_orphan,
-    5 sizes::five_members_become_three_under_writes_and_lose_nothing,
-    1 changes::a_paused_ensemble_is_left_alone_until_it_is_resumed,
-    1 faults::the_volume_of_another_ensemble_is_refused,
-    0 refusals::even_and_impossible_sizes_are_refused_with_what_to_do_instead,
+    5 observers::observers_serve_reads_restart_first_and_never_count,
+    1 changes::a_new_operator_does_not_touch_what_is_in_order,
+    1 faults::the_operators_own_state_deleted_by_hand_heals_and_restarts_nothing,
     0 refusals::keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused,
     0 refusals::immutable_fields_are_refused,
     0 refusals::releases_of_zookeeper_that_lose_data_are_refused_and_old_ones_warned_of,
-    5 faults::a_size_change_survives_the_death_of_every_operator_pod,
+    1 scenarios::scenario_06_bad_sizes_and_colliding_ids_are_refused,
+    3 scenarios::scenario_15_ensembles_elections_and_namespaces_are_deleted_in_any_order,
     3 changes::an_idle_ensemble_is_not_written_to,
-    3 disks::a_returned_member_takes_up_its_old_volume,
-    3 disks::an_ensemble_created_again_with_another_size_serves_its_data,
+    3 scenarios::scenario_04_three_to_one_to_three_takes_up_the_old_volume,
+    3 scenarios::scenario_05_created_again_on_old_volumes_serves_its_data,
     3 disks::a_statefulset_deleted_by_hand_in_a_change_comes_back,
     3 disks::a_member_that_lost_its_volume_comes_back_empty_and_syncs,
     1 disks::a_deleted_ensemble_leaves_no_claims_if_told_so,
-    3 sizes::one_member_becomes_three_under_writes_and_keeps_every_znode,
-    3 changes::a_configuration_change_restarts_each_member_exactly_once_the_leader_last,
-    3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,
-    1 changes::a_new_operator_does_not_touch_what_is_in_order,
+    3 scenarios::scenario_01_one_to_three_with_data_keeps_every_znode,
+    3 scenarios::scenario_09_configuration_annotation_and_rollout_restart_once_each,
+    3 scenarios::scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals,
+    3 scenarios::scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted,
+    3 scenarios::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
+    3 scenarios::scenario_13_scaling_waits_while_a_member_or_the_quorum_is_away,
+    3 scenarios::scenario_07_rolling_restart_where_the_leader_moves_in_the_middle,
     4 elections::curator_status_equals_what_curator_itself_reports,
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
-    3 changes::a_bad_image_takes_down_at_most_one_member_and_reverting_heals,
+    3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,
     3 faults::deleting_the_leaders_pod_heals,
     3 sizes::three_members_are_ready_from_a_spec_with_nothing_but_a_size,
     3 sizes::a_size_change_one_second_after_creation_is_carried_out,

@@ -2,66 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::Result;
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
+
+use crate::scenarios::expect_refusal;
 
 /// A paused ensemble: an object to change, without any pod.
 fn paused(world: &World) -> Result<Ensemble<'_>> {
     let mut spec = Ensemble::small(3);
     spec["paused"] = json!(true);
     world.ensemble("main", spec)
-}
-
-fn expect_refusal(what: &str, outcome: Result<(), String>, words: &[&str]) -> Result<()> {
-    match outcome {
-        Ok(()) => bail!("{what} was accepted"),
-        Err(message) => {
-            for word in words {
-                ensure!(
-                    message.contains(word),
-                    "{what}: {word:?} is not in: {message}"
-                );
-            }
-            Ok(())
-        }
-    }
-}
-
-pub(crate) fn even_and_impossible_sizes_are_refused_with_what_to_do_instead(
-    world: &World,
-) -> Result<()> {
-    paused(world)?;
-    let cases: &[(i32, &[&str])] = &[
-        (-1, &["at least 1", "delete the ZooKeeperEnsemble"]),
-        (0, &["at least 1", "delete the ZooKeeperEnsemble"]),
-        (2, &["use 1 or 3"]),
-        (4, &["use 3 or 5"]),
-        (15, &["at most 13"]),
-    ];
-    for (size, words) in cases {
-        let mut spec = Ensemble::small(1);
-        spec["replicas"] = json!(size);
-        let outcome = world.try_apply(&Ensemble::manifest("other", spec))?;
-        expect_refusal(&format!("apply of {size}"), outcome, words)?;
-        // kubectl itself stops negative numbers.
-        if *size >= 0 {
-            let replicas = format!("--replicas={size}");
-            let ns = world.namespace.as_str();
-            let output =
-                world
-                    .kubectl
-                    .output(&["-n", ns, "scale", "zke/main", replicas.as_str()])?;
-            let outcome = match output.status.success() {
-                true => Ok(()),
-                false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-            };
-            expect_refusal(&format!("scale to {size}"), outcome, words)?;
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused(

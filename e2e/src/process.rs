@@ -1,0 +1,82 @@
+//! The processes behind pods, where the tests run beside the processes of the cluster.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+/// A process of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Its id, as this program sees it.
+    pub id: String,
+    /// Its command line, words separated by spaces.
+    pub line: String,
+}
+
+/// Every process in the containers of the pod with this uid; none if the cluster is elsewhere.
+pub fn of_pod(uid: &str) -> Vec<Process> {
+    // Some container runtimes write the uid with underscores.
+    let other = uid.replace('-', "_");
+    all(|process| {
+        let groups = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap_or_default();
+        groups.contains(uid) || groups.contains(&other)
+    })
+}
+
+/// Every process of the operator, as the chart starts it; none if the cluster is elsewhere.
+pub fn of_operator() -> Vec<Process> {
+    let mut found = all(|_| true);
+    found.retain(|p| p.line.starts_with("/usr/local/bin/bellwether run"));
+    found
+}
+
+fn all(wanted: impl Fn(&str) -> bool) -> Vec<Process> {
+    let Ok(processes) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|id| id.bytes().all(|b| b.is_ascii_digit()) && wanted(id))
+        .map(|id| {
+            let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            Process { id, line }
+        })
+        .collect()
+}
+
+/// Sends a signal, such as `KILL`. A process that has gone meanwhile is as dead as it should be.
+pub fn signal(processes: &[Process], signal: &str) {
+    for process in processes {
+        let _ = Command::new("kill")
+            .args(["-s", signal, &process.id])
+            .status();
+    }
+}
+
+/// Servers that hang: their processes are stopped, and go on when this is dropped.
+#[derive(Debug)]
+pub struct Frozen(Vec<Process>);
+
+impl Frozen {
+    /// Stops the ZooKeeper server in each of the pods with these uids.
+    pub fn servers<'a>(uids: impl IntoIterator<Item = &'a String>) -> Result<Self> {
+        let mut frozen = Self(Vec::new());
+        for uid in uids {
+            let mut servers = of_pod(uid);
+            servers.retain(|p| p.line.contains("QuorumPeerMain"));
+            ensure!(!servers.is_empty(), "pod {uid} has no server process here");
+            signal(&servers, "STOP");
+            frozen.0.extend(servers);
+        }
+        Ok(frozen)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        signal(&self.0, "CONT");
+    }
+}
