@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bellwether_e2e::ensemble::Ensemble;
-use bellwether_e2e::history::{assert_leader_last, deletions};
+use bellwether_e2e::history::{assert_leader_last, assert_one_step_at_a_time, deletions, restarts};
 use bellwether_e2e::load::Load;
 use bellwether_e2e::process::{self, Frozen};
 use bellwether_e2e::wait::{throughout, until};
@@ -14,40 +14,62 @@ use serde_json::{Value, json};
 
 /// How long one part of a scenario may take.
 const PATIENCE: Duration = Duration::from_secs(180);
+/// How often the operator is killed in scenario 10.
+const DEATHS: usize = 6;
 
-/// Every operator is killed twice in the middle; the next one goes on from what is there.
+/// Killed again and again, each time right after something happened to a pod, the operator goes on
+/// where it was: no pod restarts once more than it must, and every volume stays.
 pub(crate) fn scenario_10_operator_killed_at_many_moments_of_a_scale(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let ensemble = world.small_ensemble(3)?;
     let load = Load::start(clients, ensemble, 5)?;
+    let volumes = claims(world)?;
+    let moved = || {
+        let history = world.pods.history();
+        let mut uids: Vec<&str> = history.iter().map(|e| e.uid()).collect();
+        uids.sort_unstable();
+        uids.dedup();
+        uids.len() + deletions(&history).len()
+    };
+    let mut seen = moved();
     ensemble.scale(5)?;
-    // In the middle: the first newcomer exists and the last one does not.
-    until("the change is under way", Duration::from_secs(60), || {
-        let pods = ensemble.uids();
-        if pods.contains_key("main-3") {
-            Ok(())
-        } else {
-            Err(format!("{pods:?}"))
-        }
-    })?;
-    world.kill_operator()?;
-    until("a member was restarted", Duration::from_secs(120), || {
-        let done = deletions(&world.pods.history());
-        if done.is_empty() {
-            Err("none yet".to_owned())
-        } else {
-            Ok(())
-        }
-    })?;
-    world.kill_operator()?;
+    // A container that was killed often is started later and later, and a new pod's at once.
+    let kill = || {
+        world.kill_operator()?;
+        world.replace_operator()
+    };
+    // The first time before anything happened.
+    kill()?;
+    for _ in 1..DEATHS {
+        until("something happens to a pod", PATIENCE, || {
+            let now = moved();
+            if now > seen {
+                seen = now;
+                Ok(())
+            } else {
+                Err(format!("{now} events"))
+            }
+        })?;
+        kill()?;
+    }
     ensemble.wait_ready(5)?;
     let verdict = load.finish(5)?;
     eprintln!(
-        "3 to 5, operator killed twice: longest gap {} s",
+        "3 to 5, operator killed {DEATHS} times: longest gap {} s",
         verdict.longest_gap()
     );
     verdict.assert_safe()?;
-    assert_leader_last(&deletions(&world.pods.history()), &verdict)
+    let done = deletions(&world.pods.history());
+    assert_leader_last(&done, &verdict)?;
+    assert_one_step_at_a_time(&world.pods.history())?;
+    let counts: Vec<(String, usize)> = restarts(&done).into_iter().collect();
+    let expected = [("main-0", 2), ("main-1", 2), ("main-2", 2), ("main-3", 1)]
+        .map(|(p, n)| (p.to_owned(), n));
+    ensure!(counts == expected, "restarts by pod: {counts:?}");
+    let after = claims(world)?;
+    let same = volumes.iter().all(|(n, uid)| after.get(n) == Some(uid));
+    ensure!(same, "volumes: {volumes:?} became {after:?}");
+    Ok(())
 }
 
 /// The uid of every volume claim, by name.

@@ -70,13 +70,15 @@ pub(crate) fn scenario_02_three_to_five_to_seven_under_writes_one_member_at_a_ti
     Ok(())
 }
 
-/// With equal data the last member leads, and it is one of those that leave.
+/// The leader hands over before it leaves, and a pod goes when nobody has it in its list any more.
 pub(crate) fn scenario_03_five_to_three_where_the_leader_is_among_the_removed(
     world: &World,
 ) -> Result<()> {
     let clients = world.clients()?;
     let ensemble = world.small_ensemble(5)?;
     let load = Load::start(clients, ensemble, 5)?;
+    ensemble.make_leader(4, 5)?;
+    let begin = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
     ensemble.scale(3)?;
     ensemble.wait_ready(3)?;
     let verdict = load.finish(3)?;
@@ -86,7 +88,14 @@ pub(crate) fn scenario_03_five_to_three_where_the_leader_is_among_the_removed(
         verdict.longest_gap()
     );
     verdict.assert_safe()?;
-    assert_leader_last(&deletions(&world.pods.history()), &verdict)?;
+    let history = world.pods.history();
+    let mut done = deletions(&history);
+    done.retain(|d| d.at >= begin);
+    assert_leader_last(&done, &verdict)?;
+    assert_one_step_at_a_time(&history)?;
+    for leaver in done.iter().filter(|d| d.replaced_by.is_none()) {
+        assert_in_no_list(world, &leaver.pod, &leaver.uid)?;
+    }
     // An old copy must never vote again.
     let claims = world
         .kubectl
@@ -101,6 +110,33 @@ pub(crate) fn scenario_03_five_to_three_where_the_leader_is_among_the_removed(
     ensure!(
         names == ["data-main-0", "data-main-1", "data-main-2"],
         "claims are {names:?}"
+    );
+    Ok(())
+}
+
+/// When this pod was deleted for good, no other member had it in its server list.
+fn assert_in_no_list(world: &World, pod: &str, uid: &str) -> Result<()> {
+    let ordinal: u32 = pod.rsplit('-').next().unwrap_or_default().parse()?;
+    let id = (ordinal + 1).to_string();
+    let mut lists = std::collections::BTreeMap::new();
+    for event in world.pods.history() {
+        if event.uid() == uid && !event.object["metadata"]["deletionTimestamp"].is_null() {
+            break;
+        }
+        let annotations = &event.object["metadata"]["annotations"];
+        let list = annotations["zookeeper.bellwether.dev/voters"].as_str();
+        if let Some(list) = list {
+            lists.insert(event.name().to_owned(), list.to_owned());
+        }
+        if event.deleted {
+            lists.remove(event.name());
+        }
+    }
+    lists.remove(pod);
+    let names_it = |list: &String| list.split(',').any(|other| other == id);
+    ensure!(
+        !lists.values().any(names_it),
+        "{pod} was deleted while others counted on it: {lists:?}"
     );
     Ok(())
 }
