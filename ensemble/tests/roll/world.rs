@@ -61,6 +61,8 @@ pub(crate) struct World {
     steps: Vec<(String, bool)>,
     last: Option<Plan>,
     quiet: u32,
+    /// Whether claims cannot be written.
+    pub(crate) claims_frozen: bool,
 }
 
 fn template_revision(template: &Value) -> Revision {
@@ -104,6 +106,7 @@ impl World {
             steps: Vec::new(),
             last: None,
             quiet: 0,
+            claims_frozen: false,
         }
     }
 
@@ -420,6 +423,9 @@ impl World {
                     self.revisions.insert(object.name.clone());
                 }
                 (ObjectKind::PersistentVolumeClaim, _) => {
+                    if self.claims_frozen {
+                        continue;
+                    }
                     let ordinal = object.name.rsplit('-').next().unwrap().parse().unwrap();
                     let voters = &object.body["metadata"]["annotations"][labels::VOTERS];
                     let voters = voters.as_str().unwrap().parse().unwrap();
