@@ -17,6 +17,7 @@ mod control_plane;
 mod existing;
 mod hash;
 pub(crate) mod images;
+pub(crate) mod jars;
 mod keeper;
 mod lifecycle;
 mod load;

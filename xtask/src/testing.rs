@@ -1,7 +1,9 @@
 //! `cargo xtask test`: everything, from unit tests to the end-to-end tests on a real cluster.
 
 use std::{
+    env,
     io::{BufRead, BufReader},
+    path::Path,
     process::{Command, Stdio},
     time::Instant,
 };
@@ -11,7 +13,7 @@ use clap::Args;
 
 use crate::{
     build::{self, root},
-    cluster::{Cluster, Target},
+    cluster::{Cluster, Target, jars},
     install, process,
     progress::{say, seconds},
 };
@@ -23,14 +25,25 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with = "end_to_end")]
     no_cluster: bool,
     /// Only the end-to-end tests
-    #[arg(long)]
+    #[arg(long, conflicts_with = "servers")]
     end_to_end: bool,
+    /// Only the tests on real ZooKeeper servers without a cluster
+    #[arg(long)]
+    servers: bool,
+    /// Search long: real servers go through every size change ten times, with new random faults
+    #[arg(long)]
+    long: bool,
     /// Leave the cluster running afterwards
     #[arg(long)]
     keep: bool,
     /// Only tests whose name contains this
     filter: Option<String>,
 }
+
+/// How often a long search goes through every size change on real servers.
+const LONG: u32 = 10;
+/// A file system in memory.
+const MEMORY: &str = "/dev/shm";
 
 /// Passed and failed tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,14 +57,21 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     let started = Instant::now();
     let mut count = Count::default();
     let mut errors = Vec::new();
-    if !arguments.end_to_end {
+    if !arguments.end_to_end && !arguments.servers {
         count.run(
             "unit, golden and property tests",
             &mut unit(arguments)?,
             &mut errors,
         )?;
     }
-    if !arguments.no_cluster {
+    if !arguments.end_to_end {
+        count.run(
+            "real servers without a cluster",
+            &mut servers(arguments)?,
+            &mut errors,
+        )?;
+    }
+    if !arguments.no_cluster && !arguments.servers {
         let was_running = target.is_existing()? || Cluster::open(target).is_ok();
         let result = end_to_end(arguments, target, &mut count, &mut errors);
         if !arguments.keep && !was_running {
@@ -78,6 +98,28 @@ fn unit(arguments: &Arguments) -> Result<Command> {
     // Golden texts are compared, never written, by the tests.
     command.env("INSTA_UPDATE", "no");
     command.args(&arguments.filter);
+    Ok(command)
+}
+
+/// The tests that run ZooKeeper servers as plain processes.
+fn servers(arguments: &Arguments) -> Result<Command> {
+    let jars = jars::server_jars()?;
+    let mut member = build::cargo("build")?;
+    process::run(member.args(["--package", "bellwether-member", "--locked"]))?;
+    let mut command = build::cargo("test")?;
+    command.args(["--package", "bellwether-servers", "--locked"]);
+    command.args(["--test", "servers"]).args(&arguments.filter);
+    command.env("BELLWETHER_ZOOKEEPER_JARS", jars).env(
+        "BELLWETHER_MEMBER",
+        build::programs(false)?.join("bellwether-member"),
+    );
+    if arguments.long {
+        command.env("BELLWETHER_ROUNDS", LONG.to_string());
+    }
+    // The servers' disks need to outlive their processes and no more.
+    if env::var_os("TMPDIR").is_none() && Path::new(MEMORY).is_dir() {
+        command.env("TMPDIR", MEMORY);
+    }
     Ok(command)
 }
 

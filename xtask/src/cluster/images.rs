@@ -18,6 +18,7 @@ use serde_json::json;
 use super::{
     config::PAUSE_IMAGE,
     hash::{self, Inputs},
+    jars,
     oci::{self, Image, Layer},
     paths::Paths,
     seed,
@@ -211,12 +212,7 @@ impl Builder<'_> {
         for directory in ["bin", "lib", "conf"] {
             fs::create_dir_all(home.join(directory))?;
         }
-        let mut maven = maven(&recipe, &home.join("lib"));
-        maven.arg(format!("-Dzookeeper.version={version}"));
-        maven.arg(format!("-Dmetrics.version={metrics}"));
-        let title = format!("fetching ZooKeeper {version}");
-        progress::long_step(&title, &mut maven, &self.paths.build_log("zookeeper"))?;
-        remove_foreign_libraries(&home.join("lib"))?;
+        jars::fetch(self.paths, version, metrics, &home.join("lib"))?;
         // Apache's own scripts are in the layer below.
         for script in ["zkServer.sh", "zkCli.sh", "zkCleanup.sh"] {
             let target = Path::new("/opt/zookeeper-scripts").join(script);
@@ -279,10 +275,10 @@ impl Builder<'_> {
         let recipe = self.recipe("clients");
         progress::long_step(
             "fetching Curator",
-            &mut maven(&recipe, &tree.join("clients/lib")),
+            &mut jars::maven(&recipe, &tree.join("clients/lib")),
             &self.paths.build_log("curator"),
         )?;
-        remove_foreign_libraries(&tree.join("clients/lib"))?;
+        jars::remove_foreign_libraries(&tree.join("clients/lib"))?;
         let mut pip = process::command("pip3", ["install", "--no-compile", "--target"]);
         pip.arg(tree.join("clients/python")).arg("--requirement");
         pip.arg(recipe.join("requirements.txt"));
@@ -344,27 +340,6 @@ fn finish(images: &[Image], work: &Path, archive: &Path) -> Result<()> {
     oci::write_archive(images, work, &partial)?;
     fs::rename(&partial, archive)?;
     seed::remove(work)
-}
-
-fn maven(recipe: &Path, out: &Path) -> std::process::Command {
-    let mut command = process::command("mvn", ["-q", "-B", "-f"]);
-    command
-        .arg(recipe.join("pom.xml"))
-        .arg("dependency:copy-dependencies");
-    command.arg(format!("-DoutputDirectory={}", out.display()));
-    command
-}
-
-/// Native libraries for systems that no container has.
-fn remove_foreign_libraries(directory: &Path) -> Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.contains("-osx-") || name.contains("-windows-") {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }
 
 fn compile_java(sources: &Path, jars: &Path, classes: &Path) -> Result<()> {

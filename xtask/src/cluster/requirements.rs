@@ -47,6 +47,13 @@ const TO_BUILD: &[Program] = &[
     program("pip3", "python3-pip"),
 ];
 
+/// What ZooKeeper servers without a cluster take.
+const TO_RUN_SERVERS: &[Program] = &[
+    program("mvn", "maven"),
+    program("java", "default-jre-headless"),
+    program("setpriv", "util-linux"),
+];
+
 /// What building an image from a Dockerfile takes.
 const TO_BUILD_DOCKERFILES: &[Program] = &[program("buildah", "buildah")];
 
@@ -87,6 +94,11 @@ pub(crate) fn to_build() -> Result<()> {
         missing.push("go: install Go 1.24 or later (https://go.dev/dl)".to_owned());
     }
     report(missing)
+}
+
+/// Makes sure that ZooKeeper servers can run here without a cluster.
+pub(crate) fn to_run_servers() -> Result<()> {
+    report(install(TO_RUN_SERVERS, None))
 }
 
 /// Makes sure that images can be built from Dockerfiles.

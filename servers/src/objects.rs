@@ -1,0 +1,197 @@
+//! The objects that the operator writes, as the API server keeps them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+use anyhow::{Context as _, Result, bail};
+use bellwether_api::labels;
+use bellwether_ensemble::desired::claims::data_claim;
+use bellwether_ensemble::desired::stateful_set::INITIALIZE;
+use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, short_hash};
+use bellwether_ensemble::observation::{
+    BootstrapPermission, ClaimObservation, Revision, StatefulSetObservation,
+};
+use bellwether_ensemble::{ServerId, Voters};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::kubelet::Node;
+
+/// The StatefulSet.
+#[derive(Clone, Debug)]
+pub(crate) struct Set {
+    /// How many pods it wants.
+    pub(crate) replicas: u16,
+    /// Its pod template.
+    pub(crate) template: Value,
+    annotations: BTreeMap<String, String>,
+    retains: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Claim {
+    uid: u32,
+    voters: Option<Voters>,
+}
+
+/// Everything that the operator reads back.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) set: Option<Set>,
+    pub(crate) bootstrap: Option<BootstrapPermission>,
+    pub(crate) revisions: BTreeSet<String>,
+    claims: BTreeMap<u16, Claim>,
+    uids: u32,
+}
+
+impl Set {
+    /// The configuration revision that a pod gets now.
+    pub(crate) fn revision(&self) -> Result<Revision> {
+        let notes = &self.template["metadata"]["annotations"];
+        let text = |key: &str| notes[key].as_str();
+        let name = text(labels::CONFIG_REVISION).context("a template without a revision")?;
+        let voters = text(labels::VOTERS).context("a template without voters")?;
+        Ok(Revision {
+            name: name.to_owned(),
+            voters: voters.parse()?,
+            initialize: text(INITIALIZE).map(str::parse).transpose()?.map(ServerId),
+        })
+    }
+
+    /// The name that the StatefulSet controller gives to the template.
+    pub(crate) fn template_hash(&self) -> String {
+        short_hash(&self.template)
+    }
+}
+
+impl Objects {
+    /// The StatefulSet as the operator sees it; its controller is never behind.
+    pub(crate) fn observe_set(&self) -> Option<StatefulSetObservation> {
+        self.set.as_ref().map(|set| StatefulSetObservation {
+            replicas: set.replicas,
+            template: set.revision().ok(),
+            update_revision: Some(set.template_hash()),
+            inputs_hash: set.annotations.get(labels::INPUTS_HASH).cloned(),
+            rendered_by: set.annotations.get(labels::RENDERED_BY).cloned(),
+            terminating: false,
+        })
+    }
+
+    /// The volume claims as the operator sees them.
+    pub(crate) fn observe_claims(&self, ensemble: &str) -> Vec<ClaimObservation> {
+        let observe = |(ordinal, claim): (&u16, &Claim)| ClaimObservation {
+            name: data_claim(ensemble, *ordinal),
+            ordinal: *ordinal,
+            uid: claim.uid.to_string(),
+            voters: claim.voters.clone(),
+            terminating: false,
+        };
+        self.claims.iter().map(observe).collect()
+    }
+
+    /// Makes the claim of a pod if there is none.
+    pub(crate) fn claim(&mut self, ordinal: u16) {
+        self.uids += 1;
+        let uid = self.uids;
+        self.claims
+            .entry(ordinal)
+            .or_insert(Claim { uid, voters: None });
+    }
+
+    /// Removes a claim and its volume.
+    pub(crate) fn lose_claim(&mut self, node: &Node, ordinal: u16) -> Result<()> {
+        self.claims.remove(&ordinal);
+        match fs::remove_dir_all(node.volume(ordinal)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The pod that the StatefulSet no longer wants is gone: its claim stays or goes.
+    pub(crate) fn leave(&mut self, node: &Node, ordinal: u16) -> Result<()> {
+        match &self.set {
+            Some(set) if set.retains => Ok(()),
+            _ => self.lose_claim(node, ordinal),
+        }
+    }
+
+    /// Writes the objects; whether the StatefulSet changed.
+    pub(crate) fn apply(&mut self, objects: &[DesiredObject], node: &Node) -> Result<bool> {
+        let mut changed = false;
+        for object in objects {
+            match (object.kind, object.write) {
+                (ObjectKind::ConfigMap, _) => self.write_files(object, node)?,
+                (ObjectKind::PersistentVolumeClaim, _) => self.write_claim(object)?,
+                (ObjectKind::StatefulSet, write) => changed |= self.write_set(object, write)?,
+                // Nothing here asks Services or budgets.
+                (ObjectKind::Service | ObjectKind::PodDisruptionBudget, _) => {}
+            }
+        }
+        Ok(changed)
+    }
+
+    fn write_files(&mut self, object: &DesiredObject, node: &Node) -> Result<()> {
+        let data = &object.body["data"];
+        let directory = if object.name.ends_with("-bootstrap") {
+            let get = |key: &str| data[key].as_str().unwrap_or_default();
+            let until = get("until").parse().ok();
+            self.bootstrap = Some(BootstrapPermission {
+                initialize: get("initialize").parse().ok(),
+                until: until.and_then(|s| Timestamp::from_second(s).ok()),
+            });
+            node.bootstrap()
+        } else if self.revisions.insert(object.name.clone()) {
+            node.revision(&object.name)
+        } else {
+            return Ok(());
+        };
+        fs::create_dir_all(&directory)?;
+        for (name, text) in data.as_object().into_iter().flatten() {
+            fs::write(directory.join(name), text.as_str().unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    fn write_claim(&mut self, object: &DesiredObject) -> Result<()> {
+        let metadata = &object.body["metadata"];
+        let ordinal = object.name.rsplit('-').next().and_then(|o| o.parse().ok());
+        let claim = ordinal.and_then(|ordinal: u16| self.claims.get_mut(&ordinal));
+        let claim = claim.with_context(|| format!("a patch of {}, which is gone", object.name))?;
+        // The API server refuses the patch of a claim that took the place of another.
+        if metadata["uid"].as_str() == Some(&claim.uid.to_string()) {
+            let voters = metadata["annotations"][labels::VOTERS].as_str();
+            claim.voters = voters.map(str::parse).transpose()?;
+        }
+        Ok(())
+    }
+
+    fn write_set(&mut self, object: &DesiredObject, write: Write) -> Result<bool> {
+        let body = &object.body;
+        let spec = &body["spec"];
+        let replicas = spec["replicas"]
+            .as_u64()
+            .and_then(|r| u16::try_from(r).ok());
+        let replicas = replicas.context("a StatefulSet without replicas")?;
+        match (write, &mut self.set) {
+            (Write::Merge, Some(set)) => {
+                let changed = set.replicas != replicas;
+                set.replicas = replicas;
+                Ok(changed)
+            }
+            (Write::Merge, None) => bail!("a patch of a StatefulSet that does not exist"),
+            (Write::Apply, set) => {
+                let policy = &spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"];
+                let new = Set {
+                    replicas,
+                    template: spec["template"].clone(),
+                    annotations: serde_json::from_value(body["metadata"]["annotations"].clone())?,
+                    retains: policy == "Retain",
+                };
+                let same = |old: &Set| old.replicas == replicas && old.template == new.template;
+                let changed = !set.as_ref().is_some_and(same);
+                *set = Some(new);
+                Ok(changed)
+            }
+        }
+    }
+}

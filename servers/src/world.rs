@@ -1,0 +1,466 @@
+//! A small world: the API server's objects, the StatefulSet controller, the kubelets and one pass
+//! after another of the operator, around real servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use bellwether_api::ensemble::{MemberRole, Phase};
+use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
+use bellwether_ensemble::desired::pod_name;
+use bellwether_ensemble::observation::{PodObservation, ServerReport};
+use bellwether_ensemble::plan::{Expect, Step, plan_under};
+use bellwether_ensemble::rules::Rules;
+use bellwether_ensemble::safety::holds_majority;
+use bellwether_ensemble::validate::{Context, invalid_message};
+use bellwether_ensemble::{Observation, Plan, ServerId, ValidEnsemble, Voters, validate};
+use futures::future::join_all;
+use jiff::Timestamp;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::audit::Audit;
+use crate::installation::Installation;
+use crate::kubelet::{Node, Pod};
+use crate::network::Network;
+use crate::objects::Objects;
+use crate::zookeeper::probe;
+
+/// How long the world rests after each pass. In a cluster, pod events and the plan's requeue time
+/// wake the operator.
+const PASS: Duration = Duration::from_millis(100);
+
+/// The ensemble's name.
+const NAME: &str = "zk";
+
+/// The world.
+#[derive(Debug)]
+pub struct World {
+    /// The ensemble as the user wants it.
+    pub ensemble: ZooKeeperEnsemble,
+    /// Which safety rules the planner keeps.
+    pub rules: Rules,
+    /// Watches for two leaders.
+    pub audit: Audit,
+    network: Network,
+    node: Node,
+    objects: Objects,
+    pods: BTreeMap<u16, Pod>,
+    uids: u32,
+    restarts: u32,
+    reports: BTreeMap<ServerId, ServerReport>,
+    last: Option<Plan>,
+    began: Instant,
+    story: String,
+    // The last to be dropped: the servers are gone by then.
+    directory: Option<TempDir>,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.pods.clear();
+        if std::thread::panicking()
+            && let Some(directory) = self.directory.take()
+        {
+            let path = directory.keep();
+            eprintln!("the servers' files stay in {}", path.display());
+        }
+    }
+}
+
+impl World {
+    /// An ensemble that is asked for and does not exist.
+    ///
+    /// # Errors
+    /// When there is no room for it on this machine.
+    pub fn new(installation: &Installation, size: u16) -> Result<Self> {
+        let spec = ZooKeeperEnsembleSpec {
+            replicas: size.into(),
+            ..Default::default()
+        };
+        let mut ensemble = ZooKeeperEnsemble::new(NAME, spec);
+        ensemble.metadata.namespace = Some("default".to_owned());
+        let directory = tempfile::Builder::new()
+            .prefix("bellwether-servers-")
+            .tempdir()?;
+        let root = directory.path().to_owned();
+        fs::create_dir_all(root.join("bootstrap"))?;
+        Ok(Self {
+            ensemble,
+            rules: Rules::ALL,
+            audit: Audit::default(),
+            network: Network::reserve()?,
+            node: Node {
+                installation: installation.clone(),
+                root,
+            },
+            objects: Objects::default(),
+            pods: BTreeMap::new(),
+            uids: 0,
+            restarts: 0,
+            reports: BTreeMap::new(),
+            last: None,
+            began: Instant::now(),
+            story: String::new(),
+            directory: Some(directory),
+        })
+    }
+
+    /// Keeps the directory with the servers' logs.
+    pub fn keep_files(&mut self) -> Option<std::path::PathBuf> {
+        self.directory.take().map(TempDir::keep)
+    }
+
+    /// Sets the wanted size.
+    pub fn scale(&mut self, size: u16) {
+        self.ensemble.spec.replicas = size.into();
+        self.tell(&format!("the user wants {size} members"));
+    }
+
+    /// The address of a server.
+    pub fn address(&self, id: ServerId) -> Ipv4Addr {
+        self.network.address(id)
+    }
+
+    /// The addresses of every server that has a pod.
+    pub fn addresses(&self) -> Vec<Ipv4Addr> {
+        self.pods.values().map(|pod| pod.address).collect()
+    }
+
+    /// What every server answered last.
+    pub fn reports(&self) -> &BTreeMap<ServerId, ServerReport> {
+        &self.reports
+    }
+
+    /// The servers that said last that they lead.
+    pub fn leaders(&self) -> Vec<ServerId> {
+        let leads = |report: &ServerReport| report.role() == MemberRole::Leader;
+        self.reports
+            .iter()
+            .filter(|(_, r)| leads(r))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// The voters that the pod template names.
+    pub fn template_voters(&self) -> Option<Voters> {
+        let revision = self.objects.set.as_ref()?.revision();
+        revision.ok().map(|revision| revision.voters)
+    }
+
+    /// The voters that each server's file names.
+    pub fn lists(&self) -> BTreeMap<ServerId, Voters> {
+        self.pods
+            .values()
+            .map(|pod| (ServerId(pod.ordinal + 1), pod.voters().clone()))
+            .collect()
+    }
+
+    /// How many restarts the plan asked for and got so far.
+    pub fn restarts(&self) -> u32 {
+        self.restarts
+    }
+
+    /// What the plan says.
+    pub fn message(&self) -> &str {
+        self.last.as_ref().map_or("", |plan| &plan.report.message)
+    }
+
+    /// Whether the plan says that all is as wanted.
+    pub fn is_ready(&self) -> bool {
+        self.last
+            .as_ref()
+            .is_some_and(|plan| plan.report.phase == Phase::Ready)
+    }
+
+    /// Everything that happened, line by line.
+    pub fn story(&self) -> &str {
+        &self.story
+    }
+
+    /// Adds a line to the story.
+    pub fn tell(&mut self, line: &str) {
+        let _ = writeln!(
+            self.story,
+            "{:7.2} {line}",
+            self.began.elapsed().as_secs_f64()
+        );
+    }
+
+    /// Goes on until the plan says that all is as wanted.
+    ///
+    /// # Errors
+    /// When it takes longer than `patience`, or harm is done on the way.
+    pub async fn settle(&mut self, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        loop {
+            self.pass().await?;
+            if self.is_ready() {
+                return Ok(());
+            }
+            ensure!(
+                Instant::now() < deadline,
+                "stuck for {patience:?}: {}; {}",
+                self.message(),
+                self.picture()
+            );
+        }
+    }
+
+    /// One pass of everybody: the operator, the StatefulSet controller, the kubelets.
+    ///
+    /// # Errors
+    /// When harm is done: three voter sets live, two leaders that commit, a file pruned that is used.
+    pub async fn pass(&mut self) -> Result<()> {
+        self.ask().await;
+        self.operate().await?;
+        self.controllers()?;
+        sleep(PASS).await;
+        Ok(())
+    }
+
+    /// One pass of everybody but the operator.
+    ///
+    /// # Errors
+    /// When a server cannot be started.
+    pub async fn pass_without_operator(&mut self) -> Result<()> {
+        self.ask().await;
+        self.controllers()?;
+        sleep(PASS).await;
+        Ok(())
+    }
+
+    /// Asks every server.
+    async fn ask(&mut self) {
+        let questions = self.pods.values().map(|pod| {
+            let id = ServerId(pod.ordinal + 1);
+            let address = pod.address;
+            async move { (id, probe(address.into(), id).await) }
+        });
+        self.reports = join_all(questions).await.into_iter().collect();
+        for (id, report) in &self.reports {
+            if let Some(pod) = self.pods.get_mut(&(id.0 - 1)) {
+                pod.probe(report);
+            }
+        }
+        self.audit
+            .round(self.reports.iter().map(|(id, report)| (*id, report)));
+    }
+
+    async fn operate(&mut self) -> Result<()> {
+        let valid = self.valid()?;
+        let plan = plan_under(self.rules, &valid, &self.observe());
+        if self.message() != plan.report.message {
+            let line = format!(
+                "{:?}: {} | {}",
+                plan.report.phase,
+                plan.report.message,
+                self.picture()
+            );
+            self.tell(&line);
+        }
+        let changed = self.objects.apply(&plan.objects, &self.node)?;
+        if let (Some(step), false) = (&plan.step, changed) {
+            self.take(step).await;
+        }
+        for name in &plan.prune {
+            self.objects.revisions.remove(name);
+            fs::remove_dir_all(self.node.revision(name))?;
+        }
+        self.last = Some(plan);
+        self.check()
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.rules != Rules::ALL {
+            return Ok(());
+        }
+        let mut live: BTreeSet<Voters> = self.lists().into_values().collect();
+        live.extend(self.template_voters());
+        ensure!(
+            live.len() <= 2,
+            "more than two voter sets are live: {live:?}"
+        );
+        if let Some(two) = self.audit.two_leaders() {
+            bail!("two leaders: {two}");
+        }
+        Ok(())
+    }
+
+    fn valid(&self) -> Result<ValidEnsemble> {
+        let context = Context {
+            member_image: "bellwether".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
+            version: "1".to_owned(),
+        };
+        validate(&self.ensemble, &context).map_err(|p| anyhow::anyhow!(invalid_message(&p)))
+    }
+
+    fn observe(&self) -> Observation {
+        let unasked = ServerReport::Unreachable("it was not asked yet".to_owned());
+        let pods = self.pods.values().map(|pod| PodObservation {
+            name: pod_name(NAME, pod.ordinal),
+            ordinal: pod.ordinal,
+            uid: pod.uid.to_string(),
+            resource_version: pod.resource_version.to_string(),
+            revision: Some(pod.revision.clone()),
+            controller_revision: Some(pod.template.clone()),
+            terminating: pod.terminating,
+            state: pod.state(),
+            ready: pod.ready,
+            created: pod.created,
+            node: None,
+            server: self
+                .reports
+                .get(&ServerId(pod.ordinal + 1))
+                .unwrap_or(&unasked)
+                .clone(),
+        });
+        Observation {
+            now: Timestamp::now(),
+            stateful_set: self.objects.observe_set(),
+            observers: Default::default(),
+            pods: pods.collect(),
+            claims: self.objects.observe_claims(NAME),
+            bootstrap: self.objects.bootstrap.clone(),
+            revisions: self.objects.revisions.clone(),
+        }
+    }
+
+    /// Takes the step with the executor's preconditions.
+    async fn take(&mut self, step: &Step) {
+        let Step::RestartMember {
+            uid,
+            resource_version,
+            id,
+            expect,
+            ..
+        } = step;
+        let now = probe(self.network.address(*id).into(), *id).await;
+        let holds = match (expect, &now) {
+            (Expect::Follower, ServerReport::Serving { role, .. }) => *role != MemberRole::Leader,
+            (Expect::Leader, ServerReport::Serving { role, .. }) => *role == MemberRole::Leader,
+            (Expect::Idle, report) => !matches!(report, ServerReport::Serving { .. }),
+            _ => false,
+        };
+        let same = |pod: &&mut Pod| {
+            pod.uid.to_string() == *uid && pod.resource_version.to_string() == *resource_version
+        };
+        if let Some(pod) = self.pods.get_mut(&(id.0 - 1)).filter(same)
+            && holds
+        {
+            pod.delete();
+            self.restarts += 1;
+        }
+    }
+
+    /// The StatefulSet controller and the kubelets.
+    fn controllers(&mut self) -> Result<()> {
+        let Some(set) = self.objects.set.clone() else {
+            return Ok(());
+        };
+        let mut gone = Vec::new();
+        for (ordinal, pod) in &mut self.pods {
+            if *ordinal >= set.replicas && !pod.terminating {
+                pod.delete();
+            }
+            if pod.look_after(&self.node)? {
+                gone.push(*ordinal);
+            }
+        }
+        for ordinal in gone {
+            self.pods.remove(&ordinal);
+            if ordinal >= set.replicas {
+                self.objects.leave(&self.node, ordinal)?;
+            }
+        }
+        let valid = self.valid()?;
+        for ordinal in 0..set.replicas {
+            if self.pods.contains_key(&ordinal) {
+                continue;
+            }
+            self.uids += 1;
+            let template = (set.revision()?, set.template_hash());
+            self.objects.claim(ordinal);
+            let address = |id| self.network.address(id);
+            let pod = Pod::start(&self.node, &valid, ordinal, self.uids, template, address)?;
+            self.pods.insert(ordinal, pod);
+        }
+        Ok(())
+    }
+
+    /// Ends a server at once; its container starts again with the same files.
+    pub fn kill(&mut self, id: ServerId) {
+        self.tell(&format!(
+            "FAULT: server {id} is killed | {}",
+            self.picture()
+        ));
+        if let Some(pod) = self.pods.get(&(id.0 - 1)) {
+            pod.kill();
+        }
+    }
+
+    /// Deletes a pod, as a drained node does; the next one is made from the current template.
+    pub fn evict(&mut self, id: ServerId) {
+        self.tell(&format!(
+            "FAULT: the pod of server {id} is deleted | {}",
+            self.picture()
+        ));
+        if let Some(pod) = self.pods.get_mut(&(id.0 - 1)) {
+            pod.delete();
+        }
+    }
+
+    /// Takes a pod and its volume away, as the loss of a node with local disks does.
+    ///
+    /// # Errors
+    /// When the volume cannot be removed.
+    pub async fn lose_disk(&mut self, id: ServerId) -> Result<()> {
+        self.tell(&format!(
+            "FAULT: server {id} loses its disk | {}",
+            self.picture()
+        ));
+        if let Some(mut pod) = self.pods.remove(&(id.0 - 1)) {
+            pod.kill();
+            pod.ended().await?;
+            self.objects.lose_claim(&self.node, pod.ordinal)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the disks of a majority of every live list are up to date without this server's.
+    pub fn may_lose_disk(&self, id: ServerId) -> bool {
+        let serves = |report: &ServerReport| matches!(report, ServerReport::Serving { .. });
+        let others: Voters = self
+            .reports
+            .iter()
+            .filter(|(o, r)| **o != id && serves(r))
+            .map(|(o, _)| *o)
+            .collect();
+        let mut live: BTreeSet<Voters> = self.lists().into_values().collect();
+        live.extend(self.template_voters());
+        live.iter().all(|list| holds_majority(&others, list))
+    }
+
+    /// Every server's role and list in one line.
+    pub fn picture(&self) -> String {
+        let mut text = String::new();
+        for pod in self.pods.values() {
+            let id = ServerId(pod.ordinal + 1);
+            let role = self
+                .reports
+                .get(&id)
+                .map_or(MemberRole::Down, ServerReport::role);
+            let role = match (pod.terminating, role) {
+                (true, _) => "ending".to_owned(),
+                (false, role) => role.to_string().to_lowercase(),
+            };
+            let list = pod.voters().to_string().replace(',', "");
+            let _ = write!(text, "{id}:{role}{{{list}}} ");
+        }
+        text
+    }
+}

@@ -1,0 +1,180 @@
+//! Tests on real ZooKeeper servers, without a cluster.
+//!
+//! `cargo xtask test` brings the jars and sets two variables. Without them there is nothing to test
+//! on, and no test runs.
+
+mod batch;
+mod chain;
+
+use std::future::Future;
+use std::process::ExitCode;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Instant;
+
+use anyhow::Result;
+use bellwether_servers::classes;
+use bellwether_servers::installation::{Installation, JARS, MEMBER};
+use bellwether_servers::world::World;
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Builder;
+
+/// How many tests may be under way if the command line does not say; what really limits them is
+/// [`CAPACITY`].
+const AT_ONCE: usize = 4;
+/// How many servers the tests may run at once, all together: each is a JVM of some 100 MB.
+const CAPACITY: u16 = 14;
+/// How often every chain runs, each time with another seed; `cargo xtask test --long` sets it.
+const ROUNDS: &str = "BELLWETHER_ROUNDS";
+/// The seed of every chain, to see again what another run has found.
+const SEED: &str = "BELLWETHER_SEED";
+
+/// Room for servers, taken for the time of a test.
+struct Room(u16);
+
+static FREE: (Mutex<u16>, Condvar) = (Mutex::new(CAPACITY), Condvar::new());
+
+impl Room {
+    fn take(servers: u16) -> Self {
+        let free = FREE.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let enough = FREE.1.wait_while(free, |free| *free < servers);
+        *enough.unwrap_or_else(PoisonError::into_inner) -= servers;
+        Self(servers)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        *FREE.0.lock().unwrap_or_else(PoisonError::into_inner) += self.0;
+        FREE.1.notify_all();
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(AT_ONCE));
+    let Some(mut installation) = Installation::from_environment() else {
+        println!("{JARS} or {MEMBER} is not set: run `cargo xtask test`");
+        libtest_mimic::run(&arguments, Vec::new()).exit();
+    };
+    let directory = tempfile::tempdir();
+    let prepared = installation.check().and_then(|()| {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let path = directory
+            .as_ref()
+            .map_err(|e| anyhow::anyhow!("{e}"))?
+            .path();
+        runtime.block_on(classes::archive(&installation, path))
+    });
+    match prepared {
+        Ok(archive) => installation.share_classes(archive),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::FAILURE;
+        }
+    }
+    libtest_mimic::run(&arguments, trials(&installation)).exit_code()
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Every test. The largest come first, and small ones fill the gaps.
+fn trials(installation: &Installation) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let seed = number(SEED);
+    let rounds = number(ROUNDS).unwrap_or(1);
+    for round in 0..rounds {
+        // The usual run is the same every time; a long one goes where none has been.
+        let seed = seed.unwrap_or_else(|| if rounds > 1 { fastrand::u64(..) } else { 1 });
+        for sizes in CHAINS {
+            let words: Vec<String> = sizes.iter().map(u16::to_string).collect();
+            let mut name = format!("chain::every_write_survives_from_{}", words.join("_to_"));
+            if round > 0 {
+                name.push_str(&format!("_again_{round}"));
+            }
+            let installation = installation.clone();
+            let test = move || {
+                run(&installation, sizes[0], |world| {
+                    chain::survives(world, sizes, seed)
+                })
+            };
+            let largest = sizes.iter().copied().max().unwrap_or_default();
+            trials.push(trial(name, largest, test));
+        }
+    }
+    let one = installation.clone();
+    trials.push(trial(
+        "batch::three_to_five_with_the_leader_restarted_first_gives_two_leaders".to_owned(),
+        5,
+        move || run(&one, 3, batch::leader_first),
+    ));
+    let two = installation.clone();
+    trials.push(trial(
+        "batch::three_to_five_with_the_leader_last_and_one_crash_gives_two_leaders".to_owned(),
+        5,
+        move || run(&two, 3, batch::leader_last_and_one_crash),
+    ));
+    trials
+}
+
+/// Every odd pair of sizes within 1 to 7, such that neighbours fit together; and members that come
+/// back to their old volumes.
+const CHAINS: &[&[u16]] = &[
+    &[1, 7],
+    &[7, 1],
+    &[3, 7],
+    &[7, 3],
+    &[5, 7],
+    &[7, 5],
+    &[1, 5],
+    &[5, 1],
+    &[3, 5],
+    &[5, 3],
+    &[1, 3],
+    &[3, 1],
+    &[3, 1, 3],
+];
+
+fn trial(
+    name: String,
+    servers: u16,
+    test: impl FnOnce() -> Result<String> + Send + 'static,
+) -> Trial {
+    let title = name.clone();
+    Trial::test(name, move || {
+        let _room = Room::take(servers);
+        let start = Instant::now();
+        let result = test();
+        let seconds = start.elapsed().as_secs();
+        match result {
+            Ok(summary) => {
+                eprintln!("{title}: {summary}, {seconds} s");
+                Ok(())
+            }
+            Err(error) => {
+                eprintln!("==== {title} failed after {seconds} s: {error:#}\n==== end of {title}");
+                Err(Failed::from(format!("{error:#}")))
+            }
+        }
+    })
+}
+
+/// Runs a test in a world of its own; a failure tells the story and keeps the servers' logs.
+fn run<F>(installation: &Installation, size: u16, test: impl FnOnce(World) -> F) -> Result<String>
+where
+    F: Future<Output = (World, Result<String>)>,
+{
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (mut world, result) = test(World::new(installation, size)?).await;
+        result.map_err(|error| {
+            let files = world.keep_files().unwrap_or_default();
+            let story = world.story();
+            error.context(format!(
+                "\n{story}the servers' files are in {}\n",
+                files.display()
+            ))
+        })
+    })
+}
