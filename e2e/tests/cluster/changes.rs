@@ -6,12 +6,15 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use bellwether_e2e::clients::Clients;
 use bellwether_e2e::ensemble::Ensemble;
-use bellwether_e2e::history::{assert_leader_last, deletions, restarts};
+use bellwether_e2e::history::{assert_leader_last, assert_one_step_at_a_time, deletions, restarts};
 use bellwether_e2e::load::{Load, Verdict};
 use bellwether_e2e::wait::{throughout, until};
 use bellwether_e2e::watch::Watch;
 use bellwether_e2e::world::{OPERATOR_NAMESPACE, World};
 use serde_json::{Value, json};
+
+/// How long one part of a change may take.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Changes the spec of three members under writes: each restarts exactly once, the leader last, and
 /// nothing is lost.
@@ -97,6 +100,56 @@ pub(crate) fn a_paused_ensemble_is_left_alone_until_it_is_resumed(world: &World)
         "the change was not carried out after the pause"
     );
     Ok(())
+}
+
+/// The chain stands still while the ensemble is paused, goes on afterwards, and turns round when the
+/// user asks for the old size in the middle of a step.
+pub(crate) fn a_chain_is_paused_resumed_and_turned_round(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let ensemble = world.small_ensemble(3)?;
+    let load = Load::start(clients, ensemble, 5)?;
+    ensemble.scale(5)?;
+    let runs = |pod: &str, list: &str| {
+        let pod = world.pods.get(pod).ok_or(format!("there is no {pod}"))?;
+        let voters = &pod["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"];
+        if voters == list {
+            Ok(())
+        } else {
+            Err(format!("its server list is {voters}"))
+        }
+    };
+    // In the middle of the first step: a follower has the new list, the leader has the old one.
+    until("a follower restarted", PATIENCE, || {
+        runs("main-0", "1,2,3,4")
+    })?;
+    ensemble.patch(&json!({ "paused": true }))?;
+    until("the pause is reported", PATIENCE, || {
+        let status = ensemble.status()?;
+        if status["phase"] == "Paused" {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    })?;
+    let before = ensemble.uids();
+    throughout("nothing restarts", Duration::from_secs(8), || {
+        let now = ensemble.uids();
+        if now == before {
+            Ok(())
+        } else {
+            Err(format!("{before:?} became {now:?}"))
+        }
+    })?;
+    ensemble.patch(&json!({ "paused": false }))?;
+    // In the middle of the second step.
+    until("the second step began", PATIENCE, || {
+        runs("main-0", "1,2,3,4,5")
+    })?;
+    ensemble.scale(3)?;
+    ensemble.wait_ready(3)?;
+    let verdict = load.finish(3)?;
+    verdict.assert_safe()?;
+    assert_one_step_at_a_time(&world.pods.history())
 }
 
 pub(crate) fn an_idle_ensemble_is_not_written_to(world: &World) -> Result<()> {

@@ -49,6 +49,7 @@ const TESTS: &[Test] = tests![
     1 documents::the_official_recipe_with_and_without_acknowledgement,
     1 documents::a_second_node_of_one_session_is_shown_as_a_suspected_orphan,
     5 observers::observers_serve_reads_restart_first_and_never_count,
+    5 changes::a_chain_is_paused_resumed_and_turned_round,
     1 changes::a_new_operator_does_not_touch_what_is_in_order,
     1 faults::the_operators_own_state_deleted_by_hand_heals_and_restarts_nothing,
     0 refusals::keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused,
