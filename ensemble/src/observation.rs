@@ -90,6 +90,8 @@ pub struct PodObservation {
     /// Whether its readiness probe succeeds. The probe fails only after some seconds without a
     /// quorum, so this tells a server that is stuck from one that is in the middle of an election.
     pub ready: bool,
+    /// Since when it is not ready, if it is not.
+    pub unready_since: Option<Timestamp>,
     /// When it was made.
     pub created: Timestamp,
     /// The node that it runs on.

@@ -22,6 +22,7 @@ use crate::ids::ServerId;
 use crate::observation::{BootstrapPermission, Observation, StatefulSetObservation};
 use crate::rules::Rules;
 use crate::validate::ValidEnsemble;
+use membership::Change;
 use report::{Report, Trouble};
 use view::View;
 
@@ -146,7 +147,7 @@ fn plan_existing(
     }
     objects.push(desired::bootstrap(
         ensemble,
-        &renew_permission(observation, &view),
+        &permission(observation, &view, &change),
     ));
     objects.push(services::headless_service(ensemble));
     objects.push(services::client_service(ensemble));
@@ -210,27 +211,35 @@ fn plan_existing(
     }
 }
 
-/// The permission to start with an empty disk ends when the ensemble serves for the first time, and
-/// never opens again.
-fn renew_permission(observation: &Observation, view: &View<'_>) -> BootstrapPermission {
-    if view.serving.is_empty() {
-        renew_until(observation)
-    } else {
-        BootstrapPermission::default()
+/// The permission to start with an empty disk and a vote.
+///
+/// The first one ends when the ensemble serves for the first time. The newcomer in the step from one
+/// member to two has it until that step is finished: while the lists {1} and {1,2} are live, nothing
+/// can be decided without member 1 and its data. No other step begins before it is closed, because
+/// under the next list members 2 and 3 decide alone, and a disk of member 2 that was lost and
+/// initialized again would outvote member 1.
+fn permission(observation: &Observation, view: &View<'_>, change: &Change) -> BootstrapPermission {
+    let open = observation.bootstrap.as_ref();
+    let first = open
+        .and_then(|b| b.initialize.clone())
+        .filter(|_| view.serving.is_empty());
+    let stepping = change.voters != view.template.voters || !view.is_finished();
+    let newcomer = change
+        .initialize
+        .filter(|_| stepping)
+        .map(|id| Voters::from_iter([id]));
+    match newcomer.or(first) {
+        Some(initialize) => open_permission(observation, initialize),
+        None => BootstrapPermission::default(),
     }
 }
 
-/// An open permission stays open for a while from now.
-fn renew_until(observation: &Observation) -> BootstrapPermission {
-    let Some(open) = observation
+/// A permission that is open for a while from now.
+fn open_permission(observation: &Observation, initialize: Voters) -> BootstrapPermission {
+    let left = observation
         .bootstrap
         .as_ref()
-        .filter(|b| b.initialize.is_some())
-    else {
-        return BootstrapPermission::default();
-    };
-    let left = open
-        .until
+        .and_then(|b| b.until)
         .map(|u| u.duration_since(observation.now))
         .unwrap_or_default();
     let until = if left < PERMISSION / 2 {
@@ -239,7 +248,7 @@ fn renew_until(observation: &Observation) -> BootstrapPermission {
         observation.now + left
     };
     BootstrapPermission {
-        initialize: open.initialize.clone(),
+        initialize: Some(initialize),
         until: Some(until),
     }
 }

@@ -79,9 +79,10 @@ pub enum UnsafeRestart {
 
 /// Whether `member`, which serves, may be restarted while the other serving members stay.
 ///
-/// The members that stay must serve a majority of every live server list. A list of one or two
-/// servers loses its majority with any restart, so there it is enough that every other one of them
-/// answers: the interruption cannot be avoided, and it is short.
+/// The members that stay must serve a majority of every live server list. `able` are the members that
+/// serve or may come to serve again. Where they are too few to keep a majority through any restart,
+/// as with a list of one or two servers, it is enough that every other one of them answers: the
+/// interruption cannot be avoided, and it is short.
 ///
 /// # Errors
 /// The list that would lose its majority.
@@ -89,12 +90,13 @@ pub fn may_restart<'a>(
     member: ServerId,
     serving: &Voters,
     answering: &Voters,
+    able: &Voters,
     live: impl IntoIterator<Item = &'a Voters>,
 ) -> Result<(), UnsafeRestart> {
     let alone = Voters::from_iter([member]);
     let staying = serving.difference(&alone);
     for voters in live {
-        let others = voters.difference(&alone);
+        let others = voters.difference(&alone).intersection(able);
         let unavoidable = !holds_majority(&others, voters);
         let enough = if unavoidable {
             others.difference(answering).is_empty()
@@ -184,13 +186,21 @@ mod tests {
         let (three, four) = (Voters::first(3, 0), Voters::first(4, 0));
         let all = Voters::first(4, 0);
         assert_eq!(
-            may_restart(ServerId(1), &all, &all, [&three, &four]),
+            may_restart(ServerId(1), &all, &all, &all, [&three, &four]),
             Ok(())
         );
         // Member 4 does not serve yet: 2 and 3 are no majority of four.
         let serving = Voters::first(3, 0);
-        assert!(may_restart(ServerId(1), &serving, &all, [&three, &four]).is_err());
-        assert_eq!(may_restart(ServerId(1), &serving, &all, [&three]), Ok(()));
+        assert!(may_restart(ServerId(1), &serving, &all, &all, [&three, &four]).is_err());
+        assert_eq!(
+            may_restart(ServerId(1), &serving, &all, &all, [&three]),
+            Ok(())
+        );
+        // Member 4 leaves and will not serve again: without it no restart keeps three of four.
+        assert_eq!(
+            may_restart(ServerId(1), &serving, &serving, &three, [&three, &four]),
+            Ok(())
+        );
     }
 
     #[test]
@@ -198,11 +208,11 @@ mod tests {
         let (one, two) = (Voters::first(1, 0), Voters::first(2, 0));
         let serving = Voters::first(1, 0);
         assert_eq!(
-            may_restart(ServerId(1), &serving, &two, [&one, &two]),
+            may_restart(ServerId(1), &serving, &two, &two, [&one, &two]),
             Ok(())
         );
-        assert!(may_restart(ServerId(1), &serving, &one, [&one, &two]).is_err());
-        assert_eq!(may_restart(ServerId(1), &one, &one, [&one]), Ok(()));
+        assert!(may_restart(ServerId(1), &serving, &one, &two, [&one, &two]).is_err());
+        assert_eq!(may_restart(ServerId(1), &one, &one, &one, [&one]), Ok(()));
     }
 
     #[test]

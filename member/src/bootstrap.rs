@@ -1,8 +1,8 @@
 //! Whether a member with an empty disk may take part in forming the ensemble.
 //!
 //! ZooKeeper runs with `db.autocreate=false`: a server without a database joins, but does not vote,
-//! unless it finds a file `initialize`. Bellwether permits that file at the first bootstrap only,
-//! for named servers and for a limited time, so that a member that lost its disk later can never
+//! unless it finds a file `initialize`. Bellwether permits that file at the first bootstrap
+//! and to the newcomer in the step from one member to two, by name and for a limited time, so that a member that lost its disk later can never
 //! outvote the members that still have theirs.
 
 /// The permission to bootstrap.
@@ -10,9 +10,8 @@
 pub(crate) struct Permission {
     /// The servers that may start with an empty disk.
     server_ids: Vec<u64>,
-    /// Unix seconds after which the permission is void; `None` if it holds as long as the
-    /// configuration revision that gives it.
-    until: Option<u64>,
+    /// Unix seconds after which the permission is void.
+    until: u64,
 }
 
 /// What to do with the file `initialize`.
@@ -40,19 +39,7 @@ impl Marker {
     }
 }
 
-/// Reads the permission that a configuration revision carries: server ids without an end.
-///
-/// That is for the step from one member to two, where the second cannot follow before the first
-/// has restarted. It does no harm to repeat: a majority of two is both, and the first has the data.
-pub(crate) fn parse_standing(initialize: Option<&[u8]>) -> Result<Option<Permission>, String> {
-    let server_ids = parse_list(initialize)?;
-    Ok((!server_ids.is_empty()).then_some(Permission {
-        server_ids,
-        until: None,
-    }))
-}
-
-/// Reads the permission of a first bootstrap; both files absent means that there is none.
+/// Reads the permission; both files absent means that there is none.
 pub(crate) fn parse_permission(
     initialize: Option<&[u8]>,
     until: Option<&[u8]>,
@@ -65,13 +52,22 @@ pub(crate) fn parse_permission(
         .and_then(|bytes| std::str::from_utf8(bytes).ok())
         .and_then(|text| text.trim().parse().ok())
         .ok_or_else(|| malformed("it does not say until when it holds"))?;
-    Ok(Some(Permission {
-        server_ids,
-        until: Some(until),
-    }))
+    Ok(Some(Permission { server_ids, until }))
 }
 
-fn parse_list(bytes: Option<&[u8]>) -> Result<Vec<u64>, String> {
+/// A revision says that this server has to start with an empty disk and vote, which it cannot without
+/// the permission. To start without a vote would leave epoch files and wait for ever: of two members
+/// both must vote.
+pub(crate) fn not_yet_permitted() -> String {
+    "the volume is empty, this server's list needs its vote, and nothing permits it to vote with an \
+     empty volume. The operator gives the permission while the ensemble grows from one member to two, \
+     and this container tries again; if the ensemble had grown already, the volume was lost, and the \
+     operator says in the ensemble's status what can be done"
+        .to_owned()
+}
+
+/// Reads server ids separated by commas; none if there is no file.
+pub(crate) fn parse_list(bytes: Option<&[u8]>) -> Result<Vec<u64>, String> {
     let text = std::str::from_utf8(bytes.unwrap_or_default())
         .map_err(|_| malformed("the list is no text"))?;
     if text.trim().is_empty() {
@@ -105,9 +101,7 @@ pub(crate) fn decide(
     }
     match permission.filter(|p| p.server_ids.contains(&server_id)) {
         None => Ok(Marker::RemoveBecauseNotPermitted),
-        Some(Permission {
-            until: Some(until), ..
-        }) if now > *until => Err(format!(
+        Some(Permission { until, .. }) if now > *until => Err(format!(
             "the permission to bootstrap expired {} s ago; the operator renews it, and this \
              container tries again",
             now - until
@@ -174,21 +168,6 @@ mod tests {
         let message = decide(2, false, permission("1,2,3", "49").as_ref(), 50).unwrap_err();
         assert!(message.contains("expired 1 s ago"), "{message}");
         assert!(message.contains("the operator renews it"), "{message}");
-    }
-
-    #[test]
-    fn the_permission_of_a_revision_has_no_end() {
-        let standing = parse_standing(Some(b"2\n")).unwrap();
-        assert_eq!(
-            decide(2, false, standing.as_ref(), u64::MAX),
-            Ok(Marker::Create)
-        );
-        let other = decide(1, false, standing.as_ref(), 0);
-        assert_eq!(other, Ok(Marker::RemoveBecauseNotPermitted));
-        let full = decide(2, true, standing.as_ref(), 0);
-        assert_eq!(full, Ok(Marker::RemoveBecauseThereIsData));
-        assert_eq!(parse_standing(None), Ok(None));
-        assert!(parse_standing(Some(b"two")).is_err());
     }
 
     #[test]

@@ -200,13 +200,13 @@ fn decide_marker(
     let initialize = read_if_there(&dirs.bootstrap.join(INITIALIZE))?;
     let until = read_if_there(&dirs.bootstrap.join("until"))?;
     let permission = bootstrap::parse_permission(initialize.as_deref(), until.as_deref())?;
+    let marker = bootstrap::decide(identity.server_id, has_database, permission.as_ref(), now)?;
     let of_revision = read_if_there(&dirs.config.join(INITIALIZE))?;
-    let standing = bootstrap::parse_standing(of_revision.as_deref())?;
-    let decide = |p| bootstrap::decide(identity.server_id, has_database, p, now);
-    match decide(standing.as_ref())? {
-        Marker::RemoveBecauseNotPermitted => decide(permission.as_ref()),
-        marker => Ok(marker),
+    let must = bootstrap::parse_list(of_revision.as_deref())?.contains(&identity.server_id);
+    if must && marker != Marker::Create {
+        return Err(bootstrap::not_yet_permitted());
     }
+    Ok(marker)
 }
 
 /// Clears what a start without a database left behind; anything unknown stays and is an error.

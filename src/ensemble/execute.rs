@@ -2,11 +2,11 @@
 //! does not hold ends the pass.
 
 use bellwether_api::FIELD_MANAGER;
-use bellwether_api::ensemble::MemberRole;
-use bellwether_ensemble::Plan;
-use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, needs_write};
-use bellwether_ensemble::observation::ServerReport;
-use bellwether_ensemble::plan::{Expect, Step};
+use bellwether_ensemble::desired::{
+    DesiredObject, ObjectKind, Write, bootstrap_config_map, needs_write,
+};
+use bellwether_ensemble::plan::Step;
+use bellwether_ensemble::{Plan, plan, validate};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -14,8 +14,7 @@ use kube::{Api, ResourceExt};
 
 use super::Context;
 use super::error::Error;
-use super::gather::Gathered;
-use crate::zookeeper::probe;
+use super::gather::{Gathered, gather};
 
 /// What was carried out.
 #[derive(Default)]
@@ -48,7 +47,7 @@ async fn try_execute(
         let live = gathered.live.get(&(object.kind, object.name.clone()));
         if needs_write(object, live) {
             check_lease(context)?;
-            write(context, &namespace, object, live).await?;
+            write(context, gathered, &namespace, object, live).await?;
             context.metrics.written();
             tracing::debug!(%namespace, kind = ?object.kind, name = %object.name, "object written");
             outcome.stateful_set_written |= object.kind == ObjectKind::StatefulSet;
@@ -56,7 +55,8 @@ async fn try_execute(
     }
     if let (Some(step), false) = (&plan.step, outcome.stateful_set_written) {
         check_lease(context)?;
-        if take(context, gathered, &namespace, step).await? {
+        let name = gathered.ensemble.name_any();
+        if take(context, &namespace, &name, step).await? {
             outcome.step = Some(step.clone());
         }
     }
@@ -94,6 +94,7 @@ fn resource(kind: ObjectKind) -> ApiResource {
 
 async fn write(
     context: &Context,
+    gathered: &Gathered,
     namespace: &str,
     object: &DesiredObject,
     live: Option<&serde_json::Value>,
@@ -104,10 +105,11 @@ async fn write(
         refuse_foreign(&api, object).await?;
     }
     let mut body = object.body.clone();
-    // The StatefulSet decides about pods: it is written only as it was seen when that was planned.
-    if object.kind == ObjectKind::StatefulSet
-        && let Some(live) = live
-    {
+    // The StatefulSet decides about pods, and the bootstrap permission about votes: they are written
+    // only as they were seen when that was planned.
+    let guarded = object.kind == ObjectKind::StatefulSet
+        || object.name == bootstrap_config_map(&gathered.ensemble.name_any());
+    if guarded && let Some(live) = live {
         body["metadata"]["uid"] = live["metadata"]["uid"].clone();
         body["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
@@ -144,13 +146,9 @@ async fn refuse_foreign(api: &Api<DynamicObject>, object: &DesiredObject) -> Res
     }
 }
 
-/// Takes the step, if the member is still what the plan took it for. Returns whether it was taken.
-async fn take(
-    context: &Context,
-    gathered: &Gathered,
-    namespace: &str,
-    step: &Step,
-) -> Result<bool, Error> {
+/// Takes the step, if everything read and planned again just before asks for the same one. Returns
+/// whether it was taken.
+async fn take(context: &Context, namespace: &str, name: &str, step: &Step) -> Result<bool, Error> {
     let Step::RestartMember {
         pod,
         uid,
@@ -159,18 +157,13 @@ async fn take(
         expect,
         reason,
     } = step;
-    let now = match gathered.addresses.get(id) {
-        Some(address) => probe(*address, *id).await,
-        None => ServerReport::Unreachable("the pod has no address".to_owned()),
-    };
-    let holds = match (expect, &now) {
-        (Expect::Follower, ServerReport::Serving { role, .. }) => *role != MemberRole::Leader,
-        (Expect::Leader, ServerReport::Serving { role, .. }) => *role == MemberRole::Leader,
-        (Expect::Idle, report) => !matches!(report, ServerReport::Serving { .. }),
-        _ => false,
-    };
-    if !holds {
-        tracing::info!(%namespace, %pod, ?expect, ?now, "the member changed since the plan was made; planning anew");
+    let again = gather(context, namespace, name).await?;
+    let confirmed = again.is_some_and(|now| {
+        validate(&now.ensemble, &context.contribution)
+            .is_ok_and(|valid| plan(&valid, &now.observation).step.as_ref() == Some(step))
+    });
+    if !confirmed {
+        tracing::info!(%namespace, %pod, role = ?expect, "something changed since the restart was planned; planning anew");
         return Ok(false);
     }
     check_lease(context)?;

@@ -239,11 +239,12 @@ fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
 }
 
 fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
-    let ready = pod
+    let mut conditions = pod
         .status
         .iter()
-        .flat_map(|s| s.conditions.iter().flatten())
-        .any(|c| c.type_ == "Ready" && c.status == "True");
+        .flat_map(|s| s.conditions.iter().flatten());
+    let readiness = conditions.find(|c| c.type_ == "Ready");
+    let ready = readiness.is_some_and(|c| c.status == "True");
     PodObservation {
         name: pod.name_any(),
         ordinal,
@@ -254,6 +255,9 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         state: observe_state(pod),
         ready,
+        unready_since: readiness
+            .filter(|_| !ready)
+            .and_then(|c| Some(c.last_transition_time.as_ref()?.0)),
         created: pod
             .creation_timestamp()
             .map_or(Timestamp::UNIX_EPOCH, |t| t.0),

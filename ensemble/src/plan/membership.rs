@@ -38,7 +38,11 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     };
     if *template != wanted {
         // The list on the claims must stay one to start again from: see `volumes`.
-        if view.is_finished() && view.claims_agree || !view.rules.finished_first {
+        let closed = !view.may_initialize || !view.rules.empty_disks_do_not_vote;
+        // A member that leaves next and is gone is not waited for: it may be why the ensemble shrinks.
+        let finished = view.is_finished() || wanted.len() < template.len() && view.is_settled();
+        let ready = finished && view.claims_agree && closed;
+        if ready || !view.rules.finished_first {
             begin_step(ensemble, view, &wanted, &mut change);
         } else if let Some(back) = turn_round(view, &wanted) {
             change.voters = back;

@@ -259,7 +259,7 @@ fn phase(
     if roll.trouble.is_some() {
         return Phase::Blocked;
     }
-    if view.starts_first_time && !view.is_finished() {
+    if view.may_initialize && view.template.initialize.is_none() && !view.is_finished() {
         return Phase::Starting;
     }
     let live = view.live();

@@ -86,7 +86,7 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
         .values()
         .filter(|m| m.outdated && view.template.voters.contains(m.id))
         .collect();
-    if outdated.is_empty() && bounce.is_none() {
+    if outdated.is_empty() && bounce.is_none() && must_initialize(view).is_none() {
         return Choice::Nothing;
     }
     if set.update_revision.is_none() {
@@ -94,14 +94,17 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
         return Choice::Wait(WaitingOn::Other(what.to_owned()));
     }
     let rules = view.rules;
+    // A leaver is not waited for: it may be leaving because its node is gone.
+    let stays = |id: ServerId| view.template.voters.contains(id);
     if let Some(going) = view
         .members
         .values()
-        .find(|m| m.pod.terminating && rules.one_at_a_time)
+        .find(|m| m.pod.terminating && stays(m.id) && rules.one_at_a_time)
     {
         return Choice::Wait(WaitingOn::Deletion(going.pod.name.clone()));
     }
-    if let Some(ordinal) = view.missing.first().filter(|_| rules.one_at_a_time) {
+    let missing = view.missing.iter().find(|o| stays(view.id(**o)));
+    if let Some(ordinal) = missing.filter(|_| rules.one_at_a_time) {
         return Choice::Wait(WaitingOn::Creation(*ordinal));
     }
     let updated = || view.members.values().filter(|m| !m.outdated);
@@ -123,6 +126,10 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     }
     let joins =
         |m: &Member<'_>| can_join(m.id, m.voters, &view.serving, view.leader) && rules.joined_first;
+    if let Some(newcomer) = must_initialize(view) {
+        let why = "its disk is empty, and it has to start with a vote".to_owned();
+        return Choice::Restart(newcomer, Expect::Idle, why);
+    }
     if let Some(joining) = updated().find(|m| !m.serves() && joins(m)) {
         return Choice::Wait(WaitingOn::Join(joining.pod.name.clone()));
     }
@@ -192,6 +199,19 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     }
 }
 
+/// The newcomer of the step from one member to two, if it lost its disk after it had started: only a
+/// restart of its pod gives it the permission again. It is told from one that waits for the other
+/// member by the other member's waiting too.
+fn must_initialize(view: &View<'_>) -> Option<ServerId> {
+    let newcomer = view.template.initialize.filter(|_| view.may_initialize)?;
+    let stuck = |id: ServerId| {
+        view.members
+            .get(&id)
+            .is_some_and(|m| m.is_idle() && m.answers() && *m.voters == view.template.voters)
+    };
+    view.template.voters.iter().all(stuck).then_some(newcomer)
+}
+
 /// No restart keeps a majority, because updated members look for a leader that they cannot join: a
 /// majority of their list does not run it yet. Going on costs a short interruption and frees them;
 /// waiting would be for ever. It is safe, since the live lists always share a voter.
@@ -226,7 +246,12 @@ fn restart_is_safe(view: &View<'_>, id: ServerId) -> Result<(), WaitingOn> {
     if !view.rules.keep_majority {
         return Ok(());
     }
-    may_restart(id, &view.serving, &view.answering, view.live())
+    // A leaver that is gone, or is an observer by now, is not waited for.
+    let voting = view.members.values().filter(|m| m.voters.contains(m.id));
+    let able = Voters::from_iter(voting.map(|m| m.id))
+        .difference(&view.gone())
+        .union(&view.template.voters);
+    may_restart(id, &view.serving, &view.answering, &able, view.live())
         .map_err(|e| WaitingOn::Majority(e.to_string()))
 }
 

@@ -8,7 +8,7 @@ use bellwether_api::ensemble::status::Reason;
 
 use super::report::{Report, Trouble};
 use super::volumes::{self, Recorded};
-use super::{PERMISSION, Plan, SOON, renew_until};
+use super::{PERMISSION, Plan, SOON, open_permission};
 use crate::desired::{self, claims, config, services, stateful_set};
 use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, Revision};
@@ -182,6 +182,12 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         });
     };
     let pods = observation.pods.iter().map(|p| p.ordinal + 1).max();
+    let open = observation.bootstrap.as_ref();
+    let permission = open
+        .and_then(|b| b.initialize.clone())
+        .map_or_else(BootstrapPermission::default, |initialize| {
+            open_permission(observation, initialize)
+        });
     let message = format!(
         "The StatefulSet is gone; creating it again for the members {{{}}}.",
         chosen.voters
@@ -190,7 +196,7 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         chosen.voters.clone(),
         chosen.initialize,
         pods.unwrap_or(0),
-        renew_until(observation),
+        permission,
         message,
     )
 }

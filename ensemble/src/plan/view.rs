@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bellwether_api::ensemble::MemberRole;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
@@ -14,7 +14,11 @@ use crate::observation::{
 };
 use crate::plan::volumes;
 use crate::rules::Rules;
+use crate::safety::can_join;
 use crate::validate::ValidEnsemble;
+
+/// How long a member that leaves may be down before the others go on without it.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,8 +101,9 @@ pub struct View<'a> {
     pub leader: Option<ServerId>,
     /// How many members say that they lead.
     pub leaders: usize,
-    /// Whether the ensemble has never served: members may still start with an empty disk.
-    pub starts_first_time: bool,
+    /// Whether a member may start with an empty disk and vote: at the first start, and in the step
+    /// from one member to two.
+    pub may_initialize: bool,
     /// Whether every volume claim carries the template's voters as the last list that was finished.
     pub claims_agree: bool,
     /// When all this was observed.
@@ -177,7 +182,7 @@ impl<'a> View<'a> {
             answering,
             leader,
             leaders: leading.len(),
-            starts_first_time: observation
+            may_initialize: observation
                 .bootstrap
                 .as_ref()
                 .is_some_and(|b| b.initialize.is_some()),
@@ -198,6 +203,24 @@ impl<'a> View<'a> {
             .collect()
     }
 
+    /// The server id of an ordinal.
+    pub fn id(&self, ordinal: u16) -> ServerId {
+        ServerId::of_ordinal(ordinal, self.id_offset)
+    }
+
+    /// Members that have not been ready for long and show no sign of coming back.
+    pub fn gone(&self) -> Voters {
+        let gone = |m: &&Member<'_>| {
+            let long = m
+                .pod
+                .unready_since
+                .is_some_and(|t| t + PATIENCE <= self.now);
+            let joins = m.answers() && can_join(m.id, m.voters, &self.serving, self.leader);
+            long && !m.serves() && !joins
+        };
+        self.members.values().filter(gone).map(|m| m.id).collect()
+    }
+
     /// The ordinal of a server.
     pub fn ordinal(&self, id: ServerId) -> u16 {
         id.0.saturating_sub(self.id_offset + 1)
@@ -206,19 +229,39 @@ impl<'a> View<'a> {
     /// Whether the last membership step is finished on every voter: each runs the template's voters
     /// and serves, exactly one leads, and nobody else exists.
     pub fn is_finished(&self) -> bool {
-        let voters = &self.template.voters;
-        self.missing.is_empty()
+        self.is_finished_but_for(None)
+    }
+
+    /// As [`Self::is_finished`]; but the last voter may be gone for long.
+    pub fn is_settled(&self) -> bool {
+        let last = self.template.voters.last();
+        let gone = last.filter(|id| self.gone().contains(*id));
+        self.is_finished() || gone.is_some() && self.is_finished_but_for(gone)
+    }
+
+    /// As [`Self::is_finished`], except that one voter may be down or have no pod.
+    fn is_finished_but_for(&self, exception: Option<ServerId>) -> bool {
+        let exception: Voters = exception.into_iter().collect();
+        let voters = self.template.voters.difference(&exception);
+        let known = |id: &ServerId| self.template.voters.contains(*id);
+        let missing = |ordinal: &u16| !exception.iter().any(|id| self.ordinal(id) == *ordinal);
+        !self.missing.iter().any(missing)
             && self.leader.is_some()
-            && self.members.len() == voters.len()
-            && self.all_run(voters)
+            && self.members.keys().all(known)
+            && self.live().len() == 1
+            && self.all_run_and_serve(&voters, &self.template.voters)
     }
 
     /// Whether every one of these voters runs this list and serves.
     pub fn all_run(&self, voters: &Voters) -> bool {
-        voters.iter().all(|id| {
+        self.all_run_and_serve(voters, voters)
+    }
+
+    fn all_run_and_serve(&self, members: &Voters, list: &Voters) -> bool {
+        members.iter().all(|id| {
             self.members
                 .get(&id)
-                .is_some_and(|m| m.voters == voters && m.serves() && !m.pod.terminating)
+                .is_some_and(|m| m.voters == list && m.serves() && !m.pod.terminating)
         })
     }
 }

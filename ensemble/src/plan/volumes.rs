@@ -34,7 +34,7 @@ pub fn plan_records(claims: &[ClaimObservation], view: &View<'_>) -> Vec<Desired
     let first = claims.iter().all(|c| c.voters.is_none())
         && view.live().len() == 1
         && view.leader.is_some();
-    if view.claims_agree || !(view.is_finished() || first) {
+    if view.claims_agree || !(view.is_settled() || first) {
         return Vec::new();
     }
     claims

@@ -358,6 +358,7 @@ impl World {
                 PodState::Running
             },
             ready: pod.unready < 3 && pod.age > 0,
+            unready_since: None,
             created: Timestamp::from_second(self.now - i64::from(pod.age)).unwrap(),
             node: None,
             server: self.report(*ordinal, pod),
@@ -395,6 +396,8 @@ impl World {
             Some(leader) => ServerReport::Serving {
                 role: if leader.0 == ordinal + 1 {
                     MemberRole::Leader
+                } else if !pod.revision.voters.contains(ServerId(ordinal + 1)) {
+                    MemberRole::Observer
                 } else {
                     MemberRole::Follower
                 },
@@ -603,8 +606,7 @@ impl World {
                 .collect();
             let leader = self.pods.values().find_map(|p| p.following);
             let id = ServerId(ordinal + 1);
-            if pod.revision.voters.contains(id)
-                && can_join(id, &pod.revision.voters, &serving, leader)
+            if can_join(id, &pod.revision.voters, &serving, leader)
                 && let Some(pod) = self.pods.get_mut(&ordinal)
             {
                 pod.following = leader;

@@ -211,11 +211,14 @@ fn the_permission_becomes_the_marker_where_zookeeper_looks_for_it() {
 }
 
 #[test]
-fn the_second_member_bootstraps_by_its_revision() {
+fn a_member_that_must_initialize_waits_for_the_permission() {
     let pod = Pod::new();
     pod.write("config/initialize", "2");
-    // An open permission of a first start for others does not matter.
-    pod.permit("1", 10);
+    pod.permit("1", 2000);
+    let message = pod.prepare().unwrap_err();
+    assert!(message.contains("nothing permits it"), "{message}");
+    assert!(!pod.has("datalog/initialize"));
+    pod.permit("2", 2000);
     pod.prepare().unwrap();
     assert!(pod.has("datalog/initialize"));
     assert!(!pod.has("conf/initialize"));
