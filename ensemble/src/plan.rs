@@ -18,7 +18,7 @@ use bellwether_api::ensemble::status::Reason;
 use jiff::SignedDuration;
 
 use crate::desired::{self, DesiredObject, config, services, stateful_set};
-use crate::ids::ServerId;
+use crate::ids::{ServerId, Voters};
 use crate::observation::{BootstrapPermission, Observation, StatefulSetObservation};
 use crate::rules::Rules;
 use crate::validate::ValidEnsemble;

@@ -11,6 +11,7 @@ mod demo;
 mod generate;
 mod image;
 mod install;
+mod model;
 mod process;
 mod progress;
 mod testing;
@@ -34,6 +35,8 @@ enum Command {
     Demo,
     /// Run every test, end-to-end tests on a real cluster among them
     Test(testing::Arguments),
+    /// Check the planner against every state of an abstract world
+    Model(model::Arguments),
     /// Formatting, lints, documentation, generated files, dependencies
     Check,
     /// Write everything in the tree that is generated: CRDs, API reference, chart values
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Cluster(command) => cluster::run(command, &arguments.target),
         Command::Demo => demo::demo(&arguments.target).map(done),
         Command::Test(test) => testing::test(&test, &arguments.target).map(done),
+        Command::Model(arguments) => model::model(&arguments).map(done),
         Command::Check => check::check().map(done),
         Command::Gen => generate::generate().map(done),
         Command::Dist { release } => build::dist(release).map(done),

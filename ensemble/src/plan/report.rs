@@ -297,7 +297,7 @@ fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
         && change.voters == view.template.voters
         && change.held.is_none()
         && view.live().len() == 1
-        && !view.starts_first_time
+        && !view.may_initialize
         && !away(view).is_empty()
 }
 
