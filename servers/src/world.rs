@@ -311,6 +311,7 @@ impl World {
             terminating: pod.terminating,
             state: pod.state(),
             ready: pod.ready,
+            unready_since: None,
             created: pod.created,
             node: None,
             server: self

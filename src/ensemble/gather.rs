@@ -33,8 +33,6 @@ pub(crate) struct Gathered {
     pub observation: Observation,
     /// The owned objects as they are, for comparison with how they should be.
     pub live: BTreeMap<(ObjectKind, String), Value>,
-    /// The address of each member's pod, for asking again just before a restart.
-    pub addresses: BTreeMap<ServerId, std::net::IpAddr>,
 }
 
 /// Reads everything. `None` when the ensemble does not exist.
@@ -68,7 +66,6 @@ pub(crate) async fn gather(
     remember(&mut live, ObjectKind::PersistentVolumeClaim, &claims);
 
     let id_offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
-    let mut addresses = BTreeMap::new();
     let voter = |ordinal| ServerId::of_ordinal(ordinal, id_offset);
     let observer = |ordinal| ServerId::of_observer(ordinal, id_offset);
     let observers_set = observers::set_name(name);
@@ -76,27 +73,19 @@ pub(crate) async fn gather(
         observe_pods(&pods, name, voter),
         observe_pods(&pods, &observers_set, observer),
     );
-    let mut remember_addresses = |observed: Vec<Observed>| -> Vec<PodObservation> {
-        let each = observed.into_iter().map(|o| {
-            addresses.extend(o.address.map(|address| (o.id, address)));
-            o.pod
-        });
-        each.collect()
-    };
     let now = Timestamp::now();
     let observers = ObserversObservation {
         stateful_set: sets
             .iter()
             .find(|s| s.name_any() == observers_set)
             .map(observe_stateful_set),
-        pods: remember_addresses(observing),
+        pods: observing,
         overdue: pods
             .iter()
             .filter(|p| is_overdue(p, now))
             .map(ResourceExt::name_any)
             .collect(),
     };
-    let pods = remember_addresses(voters);
     let prefix = format!("{name}-config-");
     let observation = Observation {
         now,
@@ -104,7 +93,7 @@ pub(crate) async fn gather(
             .iter()
             .find(|s| s.name_any() == name)
             .map(observe_stateful_set),
-        pods,
+        pods: voters,
         claims: claims
             .iter()
             .filter_map(|c| observe_claim(c, name))
@@ -124,7 +113,6 @@ pub(crate) async fn gather(
         ensemble,
         observation,
         live,
-        addresses,
     }))
 }
 
@@ -136,7 +124,11 @@ struct Observed {
 }
 
 /// The pods of one StatefulSet by ordinal, every server asked.
-async fn observe_pods(pods: &[Pod], set: &str, id: impl Fn(u16) -> ServerId) -> Vec<Observed> {
+async fn observe_pods(
+    pods: &[Pod],
+    set: &str,
+    id: impl Fn(u16) -> ServerId,
+) -> Vec<PodObservation> {
     let mut observed: Vec<Observed> = pods
         .iter()
         .filter_map(|pod| {
@@ -161,7 +153,7 @@ async fn observe_pods(pods: &[Pod], set: &str, id: impl Fn(u16) -> ServerId) -> 
     for (observed, report) in observed.iter_mut().zip(reports) {
         observed.pod.server = report;
     }
-    observed
+    observed.into_iter().map(|o| o.pod).collect()
 }
 
 /// How long after its grace period a pod that is being deleted counts as one of a lost node.

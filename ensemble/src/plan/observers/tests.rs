@@ -32,6 +32,7 @@ fn pod(name: &str, ordinal: u16, revision: &Revision, role: MemberRole) -> PodOb
         terminating: false,
         state: PodState::Running,
         ready: true,
+        unready_since: None,
         created: Timestamp::from_second(NOW - 10_000).unwrap(),
         node: None,
         server: ServerReport::Serving {
