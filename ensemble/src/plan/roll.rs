@@ -204,10 +204,12 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
 /// member by the other member's waiting too.
 fn must_initialize(view: &View<'_>) -> Option<ServerId> {
     let newcomer = view.template.initialize.filter(|_| view.may_initialize)?;
+    // For long: a new pod is not ready either.
+    let gone = view.gone();
     let stuck = |id: ServerId| {
         view.members
             .get(&id)
-            .is_some_and(|m| m.is_idle() && m.answers() && *m.voters == view.template.voters)
+            .is_some_and(|m| m.answers() && gone.contains(id) && *m.voters == view.template.voters)
     };
     view.template.voters.iter().all(stuck).then_some(newcomer)
 }
