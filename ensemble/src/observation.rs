@@ -100,6 +100,29 @@ pub struct PodObservation {
     pub server: ServerReport,
 }
 
+impl PodObservation {
+    /// Whether its server takes part in a quorum, or observes one.
+    pub fn serves(&self) -> bool {
+        matches!(self.server, ServerReport::Serving { .. })
+    }
+
+    /// Whether its server answers at all.
+    pub fn answers(&self) -> bool {
+        !matches!(self.server, ServerReport::Unreachable(_))
+    }
+
+    /// Whether it is known to take part in no quorum: its container does not run, or the server
+    /// itself says that it looks for a leader and its pod is not ready.
+    pub fn is_idle(&self) -> bool {
+        match (&self.state, &self.server) {
+            (_, ServerReport::Serving { .. }) => false,
+            (PodState::Failing { .. } | PodState::Starting, _) => true,
+            (PodState::Running, ServerReport::Looking) => !self.ready,
+            (PodState::Running, ServerReport::Unreachable(_)) => false,
+        }
+    }
+}
+
 /// What the kubelet and the scheduler say of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodState {

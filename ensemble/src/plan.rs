@@ -153,7 +153,7 @@ fn plan_existing(
     objects.push(services::client_service(ensemble));
     objects.push(services::pod_disruption_budget(ensemble));
     if keep_template {
-        objects.push(stateful_set::replicas_only(ensemble, change.replicas));
+        objects.push(stateful_set::replicas_only(&ensemble.name, change.replicas));
     } else {
         objects.push(stateful_set::stateful_set(
             ensemble,

@@ -1,9 +1,9 @@
 //! Whether a member with an empty disk may take part in forming the ensemble.
 //!
 //! ZooKeeper runs with `db.autocreate=false`: a server without a database joins, but does not vote,
-//! unless it finds a file `initialize`. Bellwether permits that file at the first bootstrap
-//! and to the newcomer in the step from one member to two, by name and for a limited time, so that a member that lost its disk later can never
-//! outvote the members that still have theirs.
+//! unless it finds a file `initialize`. Bellwether permits that file at the first bootstrap and to the
+//! newcomer in the step from one member to two, by name and for a limited time, so that a member that
+//! lost its disk later can never outvote the members that still have theirs.
 
 /// The permission to bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq)]

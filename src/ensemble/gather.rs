@@ -1,6 +1,7 @@
 //! Reading the world: fresh from the API server and from every member's server.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE};
@@ -116,44 +117,30 @@ pub(crate) async fn gather(
     }))
 }
 
-/// One pod with what is needed to ask its server again.
-struct Observed {
-    pod: PodObservation,
-    id: ServerId,
-    address: Option<std::net::IpAddr>,
-}
-
 /// The pods of one StatefulSet by ordinal, every server asked.
 async fn observe_pods(
     pods: &[Pod],
     set: &str,
     id: impl Fn(u16) -> ServerId,
 ) -> Vec<PodObservation> {
-    let mut observed: Vec<Observed> = pods
-        .iter()
-        .filter_map(|pod| {
-            let name = pod.name_any();
-            let ordinal: u16 = name.strip_prefix(set)?.strip_prefix('-')?.parse().ok()?;
-            let address = pod.status.as_ref()?.pod_ip.as_ref();
-            Some(Observed {
-                pod: observe_pod(pod, ordinal),
-                id: id(ordinal),
-                address: address.and_then(|ip| ip.parse().ok()),
-            })
+    let asked = pods.iter().filter_map(|pod| {
+        let name = pod.name_any();
+        let ordinal: u16 = name.strip_prefix(set)?.strip_prefix('-')?.parse().ok()?;
+        let address = pod.status.as_ref()?.pod_ip.as_ref();
+        let address: Option<IpAddr> = address.and_then(|ip| ip.parse().ok());
+        let id = id(ordinal);
+        Some(async move {
+            let mut observed = observe_pod(pod, ordinal);
+            observed.server = match address {
+                Some(address) => probe(address, id).await,
+                None => ServerReport::Unreachable("the pod has no address yet".to_owned()),
+            };
+            observed
         })
-        .collect();
-    observed.sort_by_key(|o| o.pod.ordinal);
-    let reports = join_all(observed.iter().map(|o| async move {
-        match o.address {
-            Some(address) => probe(address, o.id).await,
-            None => ServerReport::Unreachable("the pod has no address yet".to_owned()),
-        }
-    }))
-    .await;
-    for (observed, report) in observed.iter_mut().zip(reports) {
-        observed.pod.server = report;
-    }
-    observed.into_iter().map(|o| o.pod).collect()
+    });
+    let mut observed = join_all(asked).await;
+    observed.sort_by_key(|o| o.ordinal);
+    observed
 }
 
 /// How long after its grace period a pod that is being deleted counts as one of a lost node.

@@ -1,11 +1,10 @@
 //! The StatefulSet of the observers: that of the voters under another name, with server ids of its
 //! own.
 
-use bellwether_api::ensemble::ReclaimPolicy;
 use bellwether_api::labels;
 use serde_json::{Value, json};
 
-use super::{DesiredObject, ObjectKind, Write, apply};
+use super::{DesiredObject, ObjectKind, apply};
 use crate::ids::OBSERVER_OFFSET;
 use crate::observation::Revision;
 use crate::validate::ValidEnsemble;
@@ -37,13 +36,6 @@ pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16
     body["metadata"]["name"] = json!(name);
     name_it(&mut body["metadata"]);
     body["spec"]["selector"]["matchLabels"] = json!(selector);
-    // A returned observer reads what it missed from the leader, however old its copy is.
-    let policy = match ensemble.reclaim_policy {
-        ReclaimPolicy::Retain => "Retain",
-        ReclaimPolicy::Delete => "Delete",
-    };
-    body["spec"]["persistentVolumeClaimRetentionPolicy"] =
-        json!({ "whenDeleted": policy, "whenScaled": policy });
     for claim in body["spec"]["volumeClaimTemplates"]
         .as_array_mut()
         .into_iter()
@@ -83,16 +75,6 @@ fn set_environment(container: &mut Value, ensemble: &ValidEnsemble) {
     let offset = ensemble.id_offset + OBSERVER_OFFSET;
     variables.push(json!({ "name": "ID_OFFSET", "value": offset.to_string() }));
     variables.push(json!({ "name": "PEER_TYPE", "value": "observer" }));
-}
-
-/// Only the number of observers; the rest stays as it is.
-pub fn replicas_only(ensemble: &ValidEnsemble, replicas: u16) -> DesiredObject {
-    DesiredObject {
-        kind: ObjectKind::StatefulSet,
-        name: set_name(&ensemble.name),
-        body: json!({ "spec": { "replicas": replicas } }),
-        write: Write::Merge,
-    }
 }
 
 #[cfg(test)]

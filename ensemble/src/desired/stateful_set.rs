@@ -49,10 +49,10 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision) -> String {
 }
 
 /// Only the number of replicas; the pod template stays as an earlier operator version rendered it.
-pub fn replicas_only(ensemble: &ValidEnsemble, replicas: u16) -> DesiredObject {
+pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
     DesiredObject {
         kind: ObjectKind::StatefulSet,
-        name: ensemble.name.clone(),
+        name: name.to_owned(),
         body: json!({ "spec": { "replicas": replicas } }),
         write: Write::Merge,
     }

@@ -21,7 +21,7 @@ use jiff::SignedDuration;
 use crate::desired::{DesiredObject, observers as desired, stateful_set};
 use crate::ids::ServerId;
 use crate::observation::{Observation, PodObservation, PodState, Revision, ServerReport};
-use crate::plan::report::{MemberReport, Report, Trouble, Verdict, WaitingOn};
+use crate::plan::report::{MemberReport, Report, START_TIME, Trouble, Verdict, WaitingOn};
 use crate::plan::roll::Roll;
 use crate::plan::view::View;
 use crate::plan::{Expect, Step};
@@ -31,8 +31,6 @@ use crate::validate::ValidEnsemble;
 /// How long voters wait for an observer that starts or joins. Loading a large snapshot takes
 /// minutes; a node that is lost takes for ever.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
-/// How long a new observer may take to serve before that is worth a person's attention.
-const START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is planned for the observers.
 #[derive(Debug)]
@@ -89,7 +87,8 @@ pub fn plan_observers<'a>(
         None if wanted == 0 => (None, false),
         Some(s) if s.terminating => (None, false),
         Some(_) if keep_template || wanted == 0 => {
-            (Some(desired::replicas_only(ensemble, wanted)), false)
+            let name = desired::set_name(&ensemble.name);
+            (Some(stateful_set::replicas_only(&name, wanted)), false)
         }
         _ => (
             Some(desired::stateful_set(ensemble, rendered, wanted)),
@@ -157,20 +156,20 @@ fn choose<'a>(
     }
     let in_time =
         |p: &PodObservation| !p.terminating && view.now.duration_since(p.created) < PATIENCE;
-    if let Some(starting) = updated().find(|p| !answers(p) && in_time(p)) {
+    if let Some(starting) = updated().find(|p| !p.answers() && in_time(p)) {
         return Choice::Wait(WaitingOn::Start(starting.name.clone()));
     }
     let new = &view.template.voters;
     let joins = |p: &PodObservation| can_join(id(ensemble, p), new, &view.serving, view.leader);
-    if let Some(joining) = updated().find(|p| !serves(p) && in_time(p) && joins(p)) {
+    if let Some(joining) = updated().find(|p| !p.serves() && in_time(p) && joins(p)) {
         return Choice::Wait(WaitingOn::Join(joining.name.clone()));
     }
     let mut restartable = outdated().filter(|p| !p.terminating);
-    if let Some(idle) = restartable.clone().find(|p| is_idle(p)) {
+    if let Some(idle) = restartable.clone().find(|p| p.is_idle()) {
         let why = "its pod template changed; it takes part in nothing".to_owned();
         return Choice::Restart(idle, Expect::Idle, why);
     }
-    match restartable.find(|p| serves(p) && joins(p)) {
+    match restartable.find(|p| p.serves() && joins(p)) {
         Some(next) => {
             let why = "its pod template changed; observers restart before voters".to_owned();
             Choice::Restart(next, Expect::Follower, why)
@@ -218,7 +217,7 @@ impl ObserverPlan<'_> {
     fn is_complete(&self) -> bool {
         !self.changing
             && self.pods.len() == usize::from(self.wanted)
-            && self.pods.iter().all(|p| serves(p) && !p.terminating)
+            && self.pods.iter().all(|p| p.serves() && !p.terminating)
             && matches!(self.choice, Choice::Nothing)
     }
 
@@ -230,7 +229,7 @@ impl ObserverPlan<'_> {
             .map(|p| MemberReport::new(p, id(ensemble, p), self.verdict(p)))
             .collect();
         report.observers_wanted = self.wanted;
-        let serving = self.pods.iter().filter(|p| serves(p)).count();
+        let serving = self.pods.iter().filter(|p| p.serves()).count();
         if report.phase == Phase::Ready && !self.is_complete() {
             let doing = match &self.choice {
                 Choice::Restart(pod, _, reason) => format!("Restarting {}: {reason}.", pod.name),
@@ -261,7 +260,7 @@ impl ObserverPlan<'_> {
             Phase::Shrinking
         } else if self.outdated > 0 {
             Phase::Rolling
-        } else if missing || self.pods.iter().all(|p| serves(p) || is_new(p)) {
+        } else if missing || self.pods.iter().all(|p| p.serves() || is_new(p)) {
             Phase::Growing
         } else {
             Phase::Recovering
@@ -272,7 +271,7 @@ impl ObserverPlan<'_> {
         let away: Vec<String> = self
             .pods
             .iter()
-            .filter(|p| !serves(p))
+            .filter(|p| !p.serves())
             .map(|p| match &p.server {
                 _ if p.terminating => format!("{} is being deleted", p.name),
                 ServerReport::Looking => format!("{} looks for a leader", p.name),
@@ -290,10 +289,9 @@ impl ObserverPlan<'_> {
         if let Some(failing) = self.pods.iter().find_map(|p| failing(p)) {
             return Some(failing);
         }
-        let late = self
-            .pods
-            .iter()
-            .find(|p| !serves(p) && !p.ready && view.now.duration_since(p.created) >= START_TIME)?;
+        let late = self.pods.iter().find(|p| {
+            !p.serves() && !p.ready && view.now.duration_since(p.created) >= START_TIME
+        })?;
         (view.leader.is_some()).then(|| Trouble {
             reason: Reason::MemberDown,
             message: format!(
@@ -312,8 +310,8 @@ impl ObserverPlan<'_> {
             _ if pod.ordinal >= self.wanted => Verdict::Waiting(WaitingOn::Leave),
             Choice::Wait(on) if self.changing => Verdict::Waiting(on.clone()),
             _ if pod.terminating => Verdict::Waiting(WaitingOn::Deletion(pod.name.clone())),
-            _ if serves(pod) => Verdict::UpToDate,
-            _ if answers(pod) => Verdict::Waiting(WaitingOn::Join(pod.name.clone())),
+            _ if pod.serves() => Verdict::UpToDate,
+            _ if pod.answers() => Verdict::Waiting(WaitingOn::Join(pod.name.clone())),
             _ => Verdict::Waiting(WaitingOn::Start(pod.name.clone())),
         }
     }
@@ -321,23 +319,6 @@ impl ObserverPlan<'_> {
 
 fn id(ensemble: &ValidEnsemble, pod: &PodObservation) -> ServerId {
     ServerId::of_observer(pod.ordinal, ensemble.id_offset)
-}
-
-fn serves(pod: &PodObservation) -> bool {
-    matches!(pod.server, ServerReport::Serving { .. })
-}
-
-fn answers(pod: &PodObservation) -> bool {
-    !matches!(pod.server, ServerReport::Unreachable(_))
-}
-
-fn is_idle(pod: &PodObservation) -> bool {
-    match (&pod.state, &pod.server) {
-        (_, ServerReport::Serving { .. }) => false,
-        (PodState::Failing { .. } | PodState::Starting, _) => true,
-        (PodState::Running, ServerReport::Looking) => !pod.ready,
-        (PodState::Running, ServerReport::Unreachable(_)) => false,
-    }
 }
 
 fn failing(pod: &PodObservation) -> Option<Trouble> {

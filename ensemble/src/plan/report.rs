@@ -302,7 +302,7 @@ fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
 }
 
 /// How long a new pod may take to serve before that is worth a person's attention.
-const START_TIME: SignedDuration = SignedDuration::from_secs(60);
+pub(crate) const START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 /// Members that are away although nothing asked them to be; `idle` says that nothing is under way.
 fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
-    Observation, PodObservation, PodState, Revision, ServerReport, StatefulSetObservation,
+    Observation, PodObservation, Revision, ServerReport, StatefulSetObservation,
 };
 use crate::plan::volumes;
 use crate::rules::Rules;
@@ -57,25 +57,19 @@ pub struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Whether it takes part in a quorum.
+    /// See [`PodObservation::serves`].
     pub fn serves(&self) -> bool {
-        matches!(self.pod.server, ServerReport::Serving { .. })
+        self.pod.serves()
     }
 
-    /// Whether its server answers at all.
+    /// See [`PodObservation::answers`].
     pub fn answers(&self) -> bool {
-        !matches!(self.pod.server, ServerReport::Unreachable(_))
+        self.pod.answers()
     }
 
-    /// Whether it is known to take part in no quorum: its container does not run, or the server
-    /// itself says that it looks for a leader and has done so for some seconds.
+    /// See [`PodObservation::is_idle`].
     pub fn is_idle(&self) -> bool {
-        match (&self.pod.state, &self.pod.server) {
-            (_, ServerReport::Serving { .. }) => false,
-            (PodState::Failing { .. } | PodState::Starting, _) => true,
-            (PodState::Running, ServerReport::Looking) => !self.pod.ready,
-            (PodState::Running, ServerReport::Unreachable(_)) => false,
-        }
+        self.pod.is_idle()
     }
 
     /// Its role.
