@@ -4,6 +4,7 @@ mod error;
 mod execute;
 mod gather;
 mod publish;
+mod volumes;
 
 use std::sync::Arc;
 

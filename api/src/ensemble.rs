@@ -103,8 +103,8 @@ pub const MAX_NAME_LENGTH: usize = 40;
 #[x_kube(
     validation = Rule::new("(has(self.idOffset) ? self.idOffset : 0) == (has(oldSelf.idOffset) ? oldSelf.idOffset : 0)")
         .message("idOffset is immutable: it is part of every member's identity on its volume"),
-    validation = Rule::new("(has(self.storage) && has(self.storage.size) ? self.storage.size : '8Gi') == (has(oldSelf.storage) && has(oldSelf.storage.size) ? oldSelf.storage.size : '8Gi')")
-        .message("storage.size is immutable: a StatefulSet cannot change its volume claims"),
+    validation = Rule::new("quantity(has(self.storage) && has(self.storage.size) ? (type(self.storage.size) == int ? string(self.storage.size) : self.storage.size) : '8Gi').compareTo(quantity(has(oldSelf.storage) && has(oldSelf.storage.size) ? (type(oldSelf.storage.size) == int ? string(oldSelf.storage.size) : oldSelf.storage.size) : '8Gi')) >= 0")
+        .message("storage.size cannot shrink: no volume can. Ask for the present size or more"),
     validation = Rule::new("(has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : '') == (has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : '')")
         .message("storage.storageClassName is immutable: a StatefulSet cannot change its volume claims"),
 )]
@@ -201,12 +201,15 @@ pub enum ImagePullPolicy {
     Never,
 }
 
-/// Each member's volume. Size and class cannot change while the ensemble exists.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Each member's volume. Its class cannot change while the ensemble exists.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Storage {
-    /// The size of each member's volume. Default: 8Gi.
+    /// The size of each member's volume. It may grow where the StorageClass has
+    /// `allowVolumeExpansion`; it cannot shrink. Default: 8Gi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))")
+        .message("storage.size must be a size such as 20Gi"))]
     pub size: Option<Quantity>,
     /// The StorageClass. Default: the cluster's default class.
     #[serde(default, skip_serializing_if = "Option::is_none")]

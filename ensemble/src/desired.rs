@@ -6,10 +6,13 @@ pub mod observers;
 pub mod services;
 pub mod stateful_set;
 
+use std::collections::BTreeMap;
+
 use bellwether_api::labels;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use crate::ids::ServerId;
 use crate::observation::BootstrapPermission;
 use crate::validate::ValidEnsemble;
 
@@ -111,13 +114,27 @@ pub fn bootstrap(ensemble: &ValidEnsemble, permission: &BootstrapPermission) -> 
         .until
         .map(|t| t.as_second().to_string())
         .unwrap_or_default();
-    let body = json!({
+    let mut body = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(ensemble, &name),
         "data": { "initialize": initialize, "until": until },
     });
+    if !permission.epochs.is_empty() {
+        let all = permission.epochs.iter();
+        let lines: Vec<String> = all.map(|(id, epoch)| format!("{id}={epoch}\n")).collect();
+        body["data"]["epochs"] = json!(lines.concat());
+    }
     apply(ObjectKind::ConfigMap, name, body)
+}
+
+/// Reads the epochs of the bootstrap ConfigMap: a server id and an epoch in each line, such as `2=7`.
+/// A line that is none says nothing; the next observation of that server puts it right.
+pub fn parse_epochs(text: &str) -> BTreeMap<ServerId, u64> {
+    text.lines()
+        .filter_map(|line| line.split_once('='))
+        .filter_map(|(id, epoch)| Some((ServerId(id.parse().ok()?), epoch.parse().ok()?)))
+        .collect()
 }
 
 /// Whether `desired` has to be written, given what is there.

@@ -14,10 +14,12 @@ pub mod four_letter;
 pub mod ids;
 pub mod observation;
 pub mod plan;
+pub mod quantity;
 pub mod rules;
 pub mod safety;
 pub mod status;
 pub mod validate;
+pub mod volume_report;
 
 pub use ids::{ServerId, Voters};
 pub use observation::Observation;

@@ -1,11 +1,13 @@
 //! What was read from the world: the input of every decision beside the spec.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bellwether_api::ensemble::MemberRole;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use crate::ids::{ServerId, Voters};
+use crate::volume_report::VolumeReport;
 
 /// Everything that one reconcile read, all of it fresh.
 #[derive(Clone, Debug, Default)]
@@ -27,18 +29,20 @@ pub struct Observation {
 }
 
 /// The observers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObserversObservation {
     /// Their StatefulSet, if it exists.
     pub stateful_set: Option<StatefulSetObservation>,
     /// Their pods, by ordinal.
     pub pods: Vec<PodObservation>,
+    /// Their volume claims, former observers' among them.
+    pub claims: Vec<ClaimObservation>,
     /// Pods whose deletion should have been over for a while: their nodes are lost.
     pub overdue: BTreeSet<String>,
 }
 
 /// The members' StatefulSet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct StatefulSetObservation {
     /// How many pods it wants.
     pub replicas: u16,
@@ -52,6 +56,8 @@ pub struct StatefulSetObservation {
     pub inputs_hash: Option<String>,
     /// The operator version that rendered the template.
     pub rendered_by: Option<String>,
+    /// The size in its claim template, which cannot change.
+    pub claim_size: Option<Quantity>,
     /// Whether it is being deleted.
     pub terminating: bool,
 }
@@ -98,6 +104,8 @@ pub struct PodObservation {
     pub node: Option<String>,
     /// What its server answers.
     pub server: ServerReport,
+    /// What it says of its volumes; `None` when that is not known.
+    pub volumes: Option<VolumeReport>,
 }
 
 impl PodObservation {
@@ -190,13 +198,27 @@ pub struct ClaimObservation {
     pub voters: Option<Voters>,
     /// Whether it is being deleted: its volume is as good as gone.
     pub terminating: bool,
+    /// The size that it asks for, in bytes.
+    pub requested: Option<u64>,
+    /// The size that its volume has, in bytes; `None` while it has none.
+    pub capacity: Option<u64>,
+    /// What the claim itself says of a growth under way.
+    pub resize: Option<String>,
+    /// Its StorageClass.
+    pub class: Option<String>,
+    /// Whether its StorageClass lets volumes grow; `None` when that is not known.
+    pub expandable: Option<bool>,
 }
 
-/// The content of the bootstrap ConfigMap: who may start with an empty disk, and until when.
+/// The content of the bootstrap ConfigMap: who may start with an empty disk, and until when; and how
+/// old a disk must not be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BootstrapPermission {
     /// The servers that may; nobody when empty.
     pub initialize: Option<Voters>,
     /// The permission is void from here on.
     pub until: Option<Timestamp>,
+    /// The highest epoch that each voter was seen serving in. A volume with a lower one is an old
+    /// copy, and the member program refuses it.
+    pub epochs: BTreeMap<ServerId, u64>,
 }

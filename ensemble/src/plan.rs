@@ -3,6 +3,8 @@
 //! A plan leaves nothing to decide. It is made from the spec and one fresh observation, and holds
 //! no memory: whatever was interrupted, the next plan goes on from what is there.
 
+pub mod disks;
+pub mod growth;
 pub mod membership;
 pub mod observers;
 pub mod report;
@@ -11,6 +13,7 @@ mod start;
 pub mod view;
 pub mod volumes;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwether_api::ensemble::Phase;
@@ -44,6 +47,9 @@ pub struct Plan {
     pub objects: Vec<DesiredObject>,
     /// Configuration revisions that no pod uses any more.
     pub prune: Vec<String>,
+    /// Requests for larger volumes. The API server or a storage driver may refuse them, so they are
+    /// written last, and nothing else waits for them.
+    pub growth: Vec<DesiredObject>,
     /// The one disruptive step, if any.
     pub step: Option<Step>,
     /// What the plan says of every member, and why.
@@ -99,6 +105,7 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
     if ensemble.paused {
         plan.objects.clear();
         plan.prune.clear();
+        plan.growth.clear();
         plan.step = None;
         plan.report.pause();
         plan.requeue = LATER;
@@ -129,7 +136,8 @@ fn plan_existing(
     };
     let change = membership::next(ensemble, &view, set);
     let rendered = config::render(ensemble, &change.voters, change.initialize);
-    let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision);
+    let size = growth::template_size(ensemble, set);
+    let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, size);
     let same_inputs = set.inputs_hash.as_ref() == Some(&inputs);
     // What an older operator rendered stays until the user changes something.
     let keep_template = same_inputs
@@ -159,6 +167,7 @@ fn plan_existing(
             ensemble,
             revision,
             change.replicas,
+            size,
         ));
     }
 
@@ -181,6 +190,17 @@ fn plan_existing(
     objects.extend(observers.object.clone());
     let mut report = report::compose(ensemble, &view, &change, &roll, revision, template_changes);
     observers.tell(ensemble, &view, &mut report);
+    let observing = &observation.observers;
+    let growth = growth::plan_growth(
+        ensemble,
+        growth::of_members(&observation.claims, set.replicas)
+            .chain(growth::of_members(&observing.claims, ensemble.observers)),
+    );
+    let full = disks::nearly_full(observation.pods.iter().chain(&observing.pods));
+    report.volumes(growth.under_way, growth.trouble.or(full));
+    if let Some(lost) = disks::lost_majority(&view) {
+        report.block(lost);
+    }
     let mut used: Vec<&str> = observation
         .pods
         .iter()
@@ -201,6 +221,7 @@ fn plan_existing(
     Plan {
         objects,
         prune,
+        growth: growth.requests,
         step: roll.step,
         report,
         requeue: match () {
@@ -228,10 +249,38 @@ fn permission(observation: &Observation, view: &View<'_>, change: &Change) -> Bo
         .initialize
         .filter(|_| stepping)
         .map(|id| Voters::from_iter([id]));
-    match newcomer.or(first) {
+    let permission = match newcomer.or(first) {
         Some(initialize) => open_permission(observation, initialize),
         None => BootstrapPermission::default(),
+    };
+    BootstrapPermission {
+        epochs: epochs(observation, view),
+        ..permission
     }
+}
+
+/// The highest epoch that each voter was seen serving in. It moves only with an election, so an idle
+/// ensemble is not written to. A member that left may come back with what it has.
+fn epochs(observation: &Observation, view: &View<'_>) -> BTreeMap<ServerId, u64> {
+    let mut epochs = recorded_epochs(observation);
+    for member in view
+        .members
+        .values()
+        .filter(|m| view.serving.contains(m.id))
+    {
+        let on_disk = member.pod.volumes.as_ref().and_then(|v| v.current_epoch);
+        let seen = member.pod.server.zxid().map(|z| z >> 32).max(on_disk);
+        let epoch = epochs.entry(member.id).or_default();
+        *epoch = seen.unwrap_or_default().max(*epoch);
+    }
+    let votes = |id: &ServerId| view.live().iter().any(|voters| voters.contains(*id));
+    epochs.retain(|id, epoch| *epoch > 0 && votes(id));
+    epochs
+}
+
+fn recorded_epochs(observation: &Observation) -> BTreeMap<ServerId, u64> {
+    let map = observation.bootstrap.as_ref();
+    map.map(|b| b.epochs.clone()).unwrap_or_default()
 }
 
 /// A permission that is open for a while from now.
@@ -250,6 +299,7 @@ fn open_permission(observation: &Observation, initialize: Voters) -> BootstrapPe
     BootstrapPermission {
         initialize: Some(initialize),
         until: Some(until),
+        epochs: recorded_epochs(observation),
     }
 }
 
@@ -259,6 +309,7 @@ impl Plan {
         Self {
             objects: Vec::new(),
             prune: Vec::new(),
+            growth: Vec::new(),
             step: None,
             report,
             requeue: LATER,

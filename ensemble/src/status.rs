@@ -149,6 +149,7 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
         Phase::Recovering => (true, Reason::MemberDown),
         Phase::Paused => (false, Reason::Paused),
         Phase::Blocked | Phase::Invalid => (false, ready_reason),
+        Phase::Ready if report.growing.is_some() => (true, Reason::VolumesGrowing),
         Phase::Ready | Phase::Deleting => (false, Reason::Stable),
     };
     let available = if report.available {

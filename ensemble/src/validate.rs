@@ -8,7 +8,7 @@ use bellwether_api::ensemble::settings::{self, KeyKind};
 use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{
     Config, DEFAULT_IMAGE_REPOSITORY, DEFAULT_VERSION, ImagePullPolicy, MAX_NAME_LENGTH,
-    MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy,
+    MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, Storage,
 };
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -190,7 +190,7 @@ pub fn validate(
         version,
         image_pull_policy: spec.image_pull_policy,
         image_pull_secrets: spec.image_pull_secrets.clone(),
-        storage_size: storage.size.unwrap_or_else(|| Quantity("8Gi".to_owned())),
+        storage_size: storage_size(Some(&storage)),
         storage_class: storage.storage_class_name,
         reclaim_policy: storage.reclaim_policy.unwrap_or_default(),
         settings,
@@ -205,6 +205,12 @@ pub fn validate(
             .and_then(|a| a.get(labels::RESTART_AT).cloned()),
         context: context.clone(),
     })
+}
+
+/// The size of each member's volume.
+pub fn storage_size(storage: Option<&Storage>) -> Quantity {
+    let size = storage.and_then(|s| s.size.clone());
+    size.unwrap_or_else(|| Quantity("8Gi".to_owned()))
 }
 
 fn is_dns_label(name: &str) -> bool {

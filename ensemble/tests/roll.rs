@@ -266,3 +266,52 @@ fn nothing_is_created_when_a_majority_of_the_last_members_has_no_volume() {
     insta::assert_snapshot!(story(&mut world));
     assert_eq!(world.newest(), 1 << 32);
 }
+
+#[test]
+fn the_epoch_of_every_voter_is_recorded_and_a_leaver_loses_its_record() {
+    let mut world = World::started(3);
+    assert_eq!(world.epochs(), [(1, 1), (2, 1), (3, 1)]);
+    world.elect(2);
+    story(&mut world);
+    assert_eq!(world.epochs(), [(1, 2), (2, 2), (3, 2)]);
+    world.scale(1);
+    story(&mut world);
+    let left = world.epochs();
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert!(left[0].1 > 2, "{left:?}");
+}
+
+#[test]
+fn a_nearly_full_volume_is_told_before_it_hurts() {
+    let mut world = World::started(3);
+    assert_eq!(world.trouble(), None);
+    world.usage.free = 1 << 30;
+    world.reconcile();
+    let (reason, message) = world.trouble().unwrap();
+    assert_eq!(reason, "VolumeNearlyFull");
+    assert!(
+        message.contains("the data volume of zk-1 is 87 % full, of 8 GiB"),
+        "{message}"
+    );
+    // It serves all the same.
+    assert!(world.message().starts_with("All "), "{}", world.message());
+}
+
+#[test]
+fn a_lost_majority_of_disks_is_told_precisely_and_nothing_is_done() {
+    let mut world = World::started(3);
+    world.lose_claim(1);
+    world.lose_claim(2);
+    story(&mut world);
+    let (reason, message) = world.trouble().unwrap();
+    assert_eq!(reason, "DisksLost");
+    for words in [
+        "the disks of zk-1, zk-2 are empty",
+        "zk-0 (epoch 1)",
+        "2 of 3 are needed",
+    ] {
+        assert!(message.contains(words), "{message}");
+    }
+    assert_eq!(world.down(), 3);
+    assert_eq!(world.restarts(), [0, 0, 0]);
+}

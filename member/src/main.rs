@@ -10,6 +10,7 @@
 //! cannot understand is refused with a message that says what a person can do.
 
 mod bootstrap;
+mod epoch;
 mod files;
 mod identity;
 mod options;
@@ -17,6 +18,7 @@ mod ownership;
 mod prepare;
 mod probe;
 mod serve;
+mod volumes;
 
 use std::process::ExitCode;
 
@@ -42,7 +44,11 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Ok(Command::Serve { listen, port }) => match serve::serve(listen, port) {
+        Ok(Command::Serve {
+            listen,
+            port,
+            volumes,
+        }) => match serve::serve(listen, port, volumes) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("{why}");

@@ -9,7 +9,7 @@ pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
                                  [--datalog DIR] [--termination-log FILE]
        bellwether-member probe live|ready [--port PORT]
-       bellwether-member serve [--listen PORT] [--port PORT]
+       bellwether-member serve [--listen PORT] [--port PORT] [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
 prepare reads POD_NAME, ENSEMBLE (namespace/name) and ID_OFFSET (default 0) from its environment.";
@@ -49,6 +49,15 @@ impl Default for Directories {
     }
 }
 
+/// Where the volumes are that `serve` reports on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Volumes {
+    /// ZooKeeper's `dataDir`.
+    pub(crate) data: PathBuf,
+    /// ZooKeeper's `dataLogDir`; may be absent.
+    pub(crate) datalog: PathBuf,
+}
+
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -66,6 +75,8 @@ pub(crate) enum Command {
         listen: u16,
         /// ZooKeeper's port on the loopback interface.
         port: u16,
+        /// Where the volumes are.
+        volumes: Volumes,
     },
 }
 
@@ -77,12 +88,9 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, String> {
         ["--help" | "-h" | "help", ..] => Ok(Command::Help),
         ["--version" | "-V", ..] => Ok(Command::Version),
         ["prepare", flags @ ..] => directories(flags).map(Command::Prepare),
-        ["probe", "live", flags @ ..] => Ok(Command::Probe(Kind::Live, ports(flags, false)?.1)),
-        ["probe", "ready", flags @ ..] => Ok(Command::Probe(Kind::Ready, ports(flags, false)?.1)),
-        ["serve", flags @ ..] => {
-            let (listen, port) = ports(flags, true)?;
-            Ok(Command::Serve { listen, port })
-        }
+        ["probe", "live", flags @ ..] => Ok(Command::Probe(Kind::Live, port(flags)?)),
+        ["probe", "ready", flags @ ..] => Ok(Command::Probe(Kind::Ready, port(flags)?)),
+        ["serve", flags @ ..] => serve(flags),
         ["probe", ..] => Err("a probe is either \"live\" or \"ready\"".to_owned()),
         [other, ..] => Err(format!("there is no command {other:?}")),
     }
@@ -122,20 +130,41 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
     Ok(directories)
 }
 
-/// The port to listen on, where that may be said, and ZooKeeper's.
-fn ports(flags: &[&str], may_listen: bool) -> Result<(u16, u16), String> {
+fn serve(flags: &[&str]) -> Result<Command, String> {
     let (mut listen, mut port) = (PROBE_PORT, CLIENT_PORT);
+    let Directories { data, datalog, .. } = Directories::default();
+    let mut volumes = Volumes { data, datalog };
     for (flag, value) in pairs(flags)? {
-        let place = match flag {
-            "--port" => &mut port,
-            "--listen" if may_listen => &mut listen,
-            other => return Err(format!("there is no option {other}")),
-        };
-        *place = value
-            .parse()
-            .map_err(|_| format!("{value:?} is not a port number"))?;
+        match flag {
+            "--port" => port = port_number(value)?,
+            "--listen" => listen = port_number(value)?,
+            "--data" => volumes.data = PathBuf::from(value),
+            "--datalog" => volumes.datalog = PathBuf::from(value),
+            other => return Err(format!("serve has no option {other}")),
+        }
     }
-    Ok((listen, port))
+    Ok(Command::Serve {
+        listen,
+        port,
+        volumes,
+    })
+}
+
+/// ZooKeeper's port.
+fn port(flags: &[&str]) -> Result<u16, String> {
+    let mut port = CLIENT_PORT;
+    for (flag, value) in pairs(flags)? {
+        match flag {
+            "--port" => port = port_number(value)?,
+            other => return Err(format!("probe has no option {other}")),
+        }
+    }
+    Ok(port)
+}
+
+fn port_number(text: &str) -> Result<u16, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not a port number"))
 }
 
 #[cfg(test)]

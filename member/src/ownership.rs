@@ -30,12 +30,25 @@ pub(crate) struct Found {
 
 /// The mark to write.
 pub(crate) fn mark_of(identity: &Identity) -> String {
-    let mark = json!({
+    mark_with(identity, None)
+}
+
+/// The mark to write on a volume that was empty when this epoch was on record.
+pub(crate) fn mark_with(identity: &Identity, empty_at: Option<u64>) -> String {
+    let mut mark = json!({
         "ensemble": identity.ensemble,
         "serverId": identity.server_id,
         "format": FORMAT,
     });
+    if let Some(epoch) = empty_at {
+        mark["emptyAt"] = json!(epoch);
+    }
     format!("{mark}\n")
+}
+
+/// The epoch that was on record when the volume with this mark was empty.
+pub(crate) fn empty_at(mark: Option<&[u8]>) -> Option<u64> {
+    serde_json::from_slice::<Value>(mark?).ok()?["emptyAt"].as_u64()
 }
 
 /// Refuses a volume that is not this member's own.

@@ -7,13 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use crate::bootstrap::{self, Marker};
+use crate::epoch;
 use crate::files::{describe, names, read_if_there, remove_if_there, replace, write_atomically};
 use crate::identity::{Identity, identify};
 use crate::options::Directories;
 use crate::ownership::{self, Found, MARK, MYID};
+use crate::volumes::{self, VERSION};
 
-/// The directory that ZooKeeper keeps its database in, under `dataDir` and `dataLogDir`.
-const VERSION: &str = "version-2";
 /// The file that permits ZooKeeper to start with an empty database; and the files that permit this
 /// program to create it.
 const INITIALIZE: &str = "initialize";
@@ -66,6 +66,17 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
 
     let found = gather_volume(dirs, separate_log)?;
     let known = ownership::check(&identity, &found)?;
+    let recorded = epoch::parse_recorded(
+        identity.server_id,
+        read_if_there(&dirs.bootstrap.join("epochs"))?.as_deref(),
+    )?;
+    let empty_at = match found.database {
+        None => recorded,
+        Some(_) => ownership::empty_at(found.mark.as_deref()),
+    };
+    if found.database.is_some() {
+        epoch::check(&identity, epoch_on_disk(dirs)?, recorded, empty_at)?;
+    }
     let marker = decide_marker(dirs, &identity, &found, environment.now);
     let marker_directory = if separate_log {
         &dirs.datalog
@@ -80,7 +91,7 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
     let marker = marker?;
 
     // The data volume's mark comes last but one: it says that the log volume is marked too.
-    let mark = ownership::mark_of(&identity);
+    let mark = ownership::mark_with(&identity, empty_at);
     if separate_log {
         write_atomically(&dirs.datalog.join(MARK), mark.as_bytes(), 0o644)?;
     }
@@ -185,6 +196,20 @@ fn gather_volume(dirs: &Directories, separate_log: bool) -> Result<Found, String
         myid: read_if_there(&dirs.data.join(MYID))?,
         database,
     })
+}
+
+/// The epoch of the database: what ZooKeeper wrote down, or else that of the newest file.
+fn epoch_on_disk(dirs: &Directories) -> Result<u64, String> {
+    if let Some(epoch) = volumes::epoch(&dirs.data.join(VERSION), "currentEpoch")? {
+        return Ok(epoch);
+    }
+    let mut newest = 0;
+    for directory in [&dirs.data, &dirs.datalog] {
+        let names = names(&directory.join(VERSION))?;
+        let epochs = names.iter().filter_map(|name| epoch::of_file(name));
+        newest = epochs.fold(newest, u64::max);
+    }
+    Ok(newest)
 }
 
 fn decide_marker(

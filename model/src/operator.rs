@@ -1,7 +1,7 @@
 //! The operator in the abstract world: the real `plan`, fed with an observation of the state, and
 //! what its executor would write.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Mutex;
 
 use bellwether_api::ensemble::{Config, MemberRole};
@@ -16,10 +16,13 @@ use bellwether_ensemble::observation::{
 use bellwether_ensemble::plan::{Plan, Step, plan_under};
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::{Context, ValidEnsemble, validate};
+use bellwether_ensemble::volume_report::{Usage, VolumeReport};
 use bellwether_ensemble::{ServerId, Voters};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::state::{Expectation, Pass, Pod, Process, Set, State, Template, bit, members, number};
+use crate::state::{
+    Disk, Expectation, MAX, Pass, Pod, Process, Set, State, Template, bit, members, number,
+};
 
 /// Longer than the planner waits for anything.
 const LONG: SignedDuration = SignedDuration::from_hours(1);
@@ -32,6 +35,8 @@ struct Sight {
     set: Set,
     permit: u8,
     pods: Vec<(u8, Pod)>,
+    /// The members that say that their disks are empty.
+    empty: u8,
 }
 
 /// The operator: the real planner under some rules.
@@ -99,6 +104,10 @@ impl Operator {
             pods: pods
                 .filter_map(|(o, p)| Some((u8::try_from(o).ok()?, (*p)?)))
                 .collect(),
+            empty: (0..MAX)
+                .filter(|o| state.disks[*o] == Disk::Empty && state.pods[*o].is_some_and(tells))
+                .map(bit)
+                .fold(0, |a, b| a | b),
         };
         let known = |plans: &Mutex<HashMap<_, _>>| {
             let plans = plans.lock().unwrap_or_else(|e| e.into_inner());
@@ -144,9 +153,10 @@ impl Operator {
         let set = StatefulSetObservation {
             replicas: sight.set.replicas.into(),
             update_revision: Some(format!("{:?}", sight.set.template)),
-            inputs_hash: Some(inputs_hash(ensemble, &revision)),
+            inputs_hash: Some(inputs_hash(ensemble, &revision, &ensemble.storage_size)),
             rendered_by: Some("1".to_owned()),
             template: Some(revision),
+            claim_size: Some(ensemble.storage_size.clone()),
             terminating: false,
         };
         let pods = sight.pods.iter().map(|(ordinal, pod)| {
@@ -176,6 +186,7 @@ impl Operator {
                 created: Timestamp::UNIX_EPOCH,
                 node: None,
                 server: report(*ordinal, pod),
+                volumes: tells(*pod).then(|| volumes(sight.empty & bit((*ordinal).into()) == 0)),
             })
         });
         Some(Observation {
@@ -185,9 +196,30 @@ impl Operator {
             bootstrap: Some(BootstrapPermission {
                 initialize: initialize(sight.permit).map(|id| Voters::from_iter([id])),
                 until: Some(Timestamp::UNIX_EPOCH + SignedDuration::from_mins(10)),
+                // Nothing that is planned depends on them; they make a pod refuse an old copy of its
+                // volume, which this world does not have.
+                epochs: BTreeMap::new(),
             }),
             ..Default::default()
         })
+    }
+}
+
+/// Whether the member says what is on its volume.
+fn tells(pod: Pod) -> bool {
+    !pod.cut_off && !matches!(pod.process, Process::Created | Process::Crashed)
+}
+
+fn volumes(has_database: bool) -> VolumeReport {
+    VolumeReport {
+        has_database,
+        current_epoch: None,
+        accepted_epoch: None,
+        data: Usage {
+            total: 8 << 30,
+            free: 7 << 30,
+        },
+        transaction_log: None,
     }
 }
 

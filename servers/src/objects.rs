@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use bellwether_api::labels;
 use bellwether_ensemble::desired::claims::data_claim;
 use bellwether_ensemble::desired::stateful_set::INITIALIZE;
-use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, short_hash};
+use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, parse_epochs, short_hash};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, Revision, StatefulSetObservation,
 };
@@ -73,6 +73,7 @@ impl Objects {
             update_revision: Some(set.template_hash()),
             inputs_hash: set.annotations.get(labels::INPUTS_HASH).cloned(),
             rendered_by: set.annotations.get(labels::RENDERED_BY).cloned(),
+            claim_size: None,
             terminating: false,
         })
     }
@@ -85,6 +86,11 @@ impl Objects {
             uid: claim.uid.to_string(),
             voters: claim.voters.clone(),
             terminating: false,
+            requested: None,
+            capacity: None,
+            resize: None,
+            class: None,
+            expandable: None,
         };
         self.claims.iter().map(observe).collect()
     }
@@ -138,6 +144,7 @@ impl Objects {
             self.bootstrap = Some(BootstrapPermission {
                 initialize: get("initialize").parse().ok(),
                 until: until.and_then(|s| Timestamp::from_second(s).ok()),
+                epochs: parse_epochs(get("epochs")),
             });
             node.bootstrap()
         } else if self.revisions.insert(object.name.clone()) {

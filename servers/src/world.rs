@@ -314,6 +314,7 @@ impl World {
             unready_since: None,
             created: pod.created,
             node: None,
+            volumes: None,
             server: self
                 .reports
                 .get(&ServerId(pod.ordinal + 1))

@@ -44,14 +44,8 @@ async fn try_execute(
 ) -> Result<(), Error> {
     let namespace = gathered.ensemble.namespace().unwrap_or_default();
     for object in &plan.objects {
-        let live = gathered.live.get(&(object.kind, object.name.clone()));
-        if needs_write(object, live) {
-            check_lease(context)?;
-            write(context, gathered, &namespace, object, live).await?;
-            context.metrics.written();
-            tracing::debug!(%namespace, kind = ?object.kind, name = %object.name, "object written");
-            outcome.stateful_set_written |= object.kind == ObjectKind::StatefulSet;
-        }
+        let written = write_if_needed(context, gathered, &namespace, object).await?;
+        outcome.stateful_set_written |= written && object.kind == ObjectKind::StatefulSet;
     }
     if let (Some(step), false) = (&plan.step, outcome.stateful_set_written) {
         check_lease(context)?;
@@ -70,7 +64,28 @@ async fn try_execute(
             }
         }
     }
+    for object in &plan.growth {
+        write_if_needed(context, gathered, &namespace, object).await?;
+    }
     Ok(())
+}
+
+/// Writes an object unless it is so already. Returns whether it was written.
+async fn write_if_needed(
+    context: &Context,
+    gathered: &Gathered,
+    namespace: &str,
+    object: &DesiredObject,
+) -> Result<bool, Error> {
+    let live = gathered.live.get(&(object.kind, object.name.clone()));
+    if !needs_write(object, live) {
+        return Ok(false);
+    }
+    check_lease(context)?;
+    write(context, gathered, namespace, object, live).await?;
+    context.metrics.written();
+    tracing::debug!(%namespace, kind = ?object.kind, name = %object.name, "object written");
+    Ok(true)
 }
 
 fn check_lease(context: &Context) -> Result<(), Error> {

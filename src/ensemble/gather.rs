@@ -5,16 +5,20 @@ use std::net::IpAddr;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE};
-use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map, observers};
+use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map, observers, parse_epochs};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, ObserversObservation, PodObservation, PodState,
     Revision, ServerReport, StatefulSetObservation,
 };
+use bellwether_ensemble::quantity::bytes;
+use bellwether_ensemble::validate::storage_size;
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, ContainerStatus, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, ContainerStatus, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, Service,
+};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt};
@@ -24,6 +28,7 @@ use serde_json::Value;
 
 use super::Context;
 use super::error::Error;
+use super::volumes;
 use crate::zookeeper::probe;
 
 /// Everything that one reconcile read.
@@ -74,6 +79,7 @@ pub(crate) async fn gather(
         observe_pods(&pods, name, voter),
         observe_pods(&pods, &observers_set, observer),
     );
+    let (voters_claims, observing_claims) = gather_claims(context, &ensemble, &claims).await;
     let now = Timestamp::now();
     let observers = ObserversObservation {
         stateful_set: sets
@@ -81,6 +87,7 @@ pub(crate) async fn gather(
             .find(|s| s.name_any() == observers_set)
             .map(observe_stateful_set),
         pods: observing,
+        claims: observing_claims,
         overdue: pods
             .iter()
             .filter(|p| is_overdue(p, now))
@@ -95,10 +102,7 @@ pub(crate) async fn gather(
             .find(|s| s.name_any() == name)
             .map(observe_stateful_set),
         pods: voters,
-        claims: claims
-            .iter()
-            .filter_map(|c| observe_claim(c, name))
-            .collect(),
+        claims: voters_claims,
         bootstrap: maps
             .iter()
             .find(|m| m.name_any() == bootstrap_config_map(name))
@@ -131,9 +135,12 @@ async fn observe_pods(
         let id = id(ordinal);
         Some(async move {
             let mut observed = observe_pod(pod, ordinal);
-            observed.server = match address {
-                Some(address) => probe(address, id).await,
-                None => ServerReport::Unreachable("the pod has no address yet".to_owned()),
+            (observed.server, observed.volumes) = match address {
+                Some(address) => futures::join!(probe(address, id), volumes::ask(address)),
+                None => {
+                    let why = "the pod has no address yet".to_owned();
+                    (ServerReport::Unreachable(why), None)
+                }
             };
             observed
         })
@@ -213,6 +220,10 @@ fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
             .and_then(|s| s.update_revision.clone()),
         inputs_hash: annotation(labels::INPUTS_HASH),
         rendered_by: annotation(labels::RENDERED_BY),
+        claim_size: spec
+            .and_then(|s| s.volume_claim_templates.as_ref()?.first()?.spec.as_ref())
+            .and_then(|c| c.resources.as_ref()?.requests.as_ref()?.get("storage"))
+            .cloned(),
         terminating: set.metadata.deletion_timestamp.is_some(),
     }
 }
@@ -242,6 +253,7 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
             .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
         node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
         server: ServerReport::Unreachable("not asked yet".to_owned()),
+        volumes: None,
     }
 }
 
@@ -312,13 +324,41 @@ fn failing(container: &ContainerStatus) -> Option<PodState> {
     Some(PodState::Failing { reason, message })
 }
 
-/// A claim of this ensemble; `None` if its name is not one that the StatefulSet controller gives.
-fn observe_claim(claim: &PersistentVolumeClaim, ensemble: &str) -> Option<ClaimObservation> {
+/// The claims of the voters and those of the observers. Their StorageClasses are read only when one
+/// has another size than the spec.
+async fn gather_claims(
+    context: &Context,
+    ensemble: &ZooKeeperEnsemble,
+    claims: &[PersistentVolumeClaim],
+) -> (Vec<ClaimObservation>, Vec<ClaimObservation>) {
+    let name = ensemble.name_any();
+    let of = |set: &str| -> Vec<ClaimObservation> {
+        claims
+            .iter()
+            .filter_map(|c| observe_claim(c, set))
+            .collect()
+    };
+    let (mut voters, mut observers) = (of(&name), of(&observers::set_name(&name)));
+    let wanted = bytes(&storage_size(ensemble.spec.storage.as_ref()));
+    let all = || voters.iter().chain(&observers);
+    if wanted.is_some() && all().any(|c| c.requested != wanted) {
+        let expandable = volumes::expandable(context, claims).await;
+        for claim in voters.iter_mut().chain(&mut observers) {
+            let class = claim.class.as_ref();
+            claim.expandable = class.and_then(|c| expandable.get(c).copied());
+        }
+    }
+    (voters, observers)
+}
+
+/// A claim of this StatefulSet; `None` if its name is not one that its controller gives.
+fn observe_claim(claim: &PersistentVolumeClaim, set: &str) -> Option<ClaimObservation> {
     let name = claim.name_any();
-    let ordinal = name
-        .strip_prefix(&format!("data-{ensemble}-"))?
-        .parse()
-        .ok()?;
+    let ordinal = name.strip_prefix(&format!("data-{set}-"))?.parse().ok()?;
+    let spec = claim.spec.as_ref();
+    let requests = spec.and_then(|s| s.resources.as_ref()?.requests.as_ref());
+    let requested = requests.and_then(|r| r.get("storage"));
+    let status = claim.status.as_ref();
     Some(ClaimObservation {
         ordinal,
         uid: claim.uid().unwrap_or_default(),
@@ -327,8 +367,28 @@ fn observe_claim(claim: &PersistentVolumeClaim, ensemble: &str) -> Option<ClaimO
             .get(labels::VOTERS)
             .and_then(|v| v.parse().ok()),
         terminating: claim.metadata.deletion_timestamp.is_some(),
+        requested: requested.and_then(bytes),
+        capacity: status
+            .and_then(|s| s.capacity.as_ref()?.get("storage"))
+            .and_then(bytes),
+        resize: status.and_then(resize),
+        class: volumes::class_of(claim).map(str::to_owned),
+        expandable: None,
         name,
     })
+}
+
+/// What the conditions of a claim say of a growth under way.
+fn resize(status: &PersistentVolumeClaimStatus) -> Option<String> {
+    let conditions = status.conditions.iter().flatten();
+    conditions
+        .filter(|c| c.status == "True")
+        .filter(|c| c.type_.contains("Resiz"))
+        .map(|c| match c.message.as_deref() {
+            Some(message) if !message.is_empty() => format!("{}: {message}", c.type_),
+            _ => c.type_.clone(),
+        })
+        .next()
 }
 
 fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
@@ -343,5 +403,6 @@ fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
         until: get("until")
             .and_then(|v| v.parse().ok())
             .and_then(|s| Timestamp::from_second(s).ok()),
+        epochs: get("epochs").map_or_else(BTreeMap::new, |v| parse_epochs(v)),
     }
 }

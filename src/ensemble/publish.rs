@@ -1,5 +1,6 @@
 //! Telling people: the status, once and only if it differs, and events, best effort.
 
+use bellwether_api::ensemble::status::{ConditionType, Reason};
 use bellwether_api::ensemble::{MemberRole, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::{FIELD_MANAGER, GROUP, VERSION, ZooKeeperEnsemble};
 use bellwether_ensemble::plan::report::Report;
@@ -183,6 +184,14 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         };
         add(kind, word, "Reconcile", plan.report.message.clone(), None);
     }
+    // Trouble that leaves the ensemble serving would show in no phase.
+    if let Some(trouble) = &plan.report.trouble
+        && plan.report.phase != Phase::Blocked
+        && !said_before(old, trouble.reason)
+    {
+        let (word, note) = (trouble.reason.as_str(), trouble.message.clone());
+        add(EventType::Warning, word, "Observe", note, None);
+    }
     let leader = plan
         .report
         .members
@@ -205,6 +214,14 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         );
     }
     notes
+}
+
+/// Whether the status says already that this is wrong.
+fn said_before(old: Option<&ZooKeeperEnsembleStatus>, reason: Reason) -> bool {
+    let degraded = ConditionType::Degraded.as_str();
+    old.into_iter()
+        .flat_map(|o| &o.conditions)
+        .any(|c| c.type_ == degraded && c.status == "True" && c.reason == reason.as_str())
 }
 
 fn list_change(gathered: &Gathered, plan: &Plan) -> Option<String> {

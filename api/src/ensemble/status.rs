@@ -215,6 +215,16 @@ pub enum Reason {
     VolumesLeftOver,
     /// Too few of the last members have their volume.
     VolumesLost,
+    /// A majority of the members has an empty disk.
+    DisksLost,
+    /// A volume has little room left.
+    VolumeNearlyFull,
+    /// Volumes are growing to the size that the spec asks for.
+    VolumesGrowing,
+    /// The spec asks for larger volumes, and these cannot grow.
+    VolumeCannotGrow,
+    /// The spec asks for smaller volumes than there are.
+    VolumeCannotShrink,
     /// The API server refused what the operator wanted to write.
     ApplyFailed,
     /// Nothing is wrong.
@@ -244,6 +254,11 @@ impl Reason {
             Self::UnknownState => "UnknownState",
             Self::VolumesLeftOver => "VolumesLeftOver",
             Self::VolumesLost => "VolumesLost",
+            Self::DisksLost => "DisksLost",
+            Self::VolumeNearlyFull => "VolumeNearlyFull",
+            Self::VolumesGrowing => "VolumesGrowing",
+            Self::VolumeCannotGrow => "VolumeCannotGrow",
+            Self::VolumeCannotShrink => "VolumeCannotShrink",
             Self::ApplyFailed => "ApplyFailed",
             Self::Healthy => "Healthy",
             Self::NoKnownFlaw => "NoKnownFlaw",

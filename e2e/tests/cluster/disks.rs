@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use bellwether_e2e::clients::Clients;
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::load::Load;
 use bellwether_e2e::wait::until;
@@ -150,16 +151,224 @@ pub(crate) fn a_member_that_lost_its_volume_comes_back_empty_and_syncs(
     let old = claims(world)?.remove("data-main-1").unwrap_or_default();
     world.run(&["delete", "pvc", "data-main-1", "--wait=false"])?;
     ensemble.delete_pod("main-1")?;
+    // The status says Ready until the operator sees that the pod went.
+    let prepared = until("the empty member is prepared", PATIENCE, || {
+        let logs = ["logs", "main-1", "-c", "prepare"];
+        let text = world.run(&logs).map_err(|e| e.to_string())?;
+        let done = text.contains("prepared");
+        done.then_some(text).ok_or("not yet".to_owned())
+    })?;
     ensemble.wait_ready(3)?;
     let new = claims(world)?.remove("data-main-1").unwrap_or_default();
     ensure!(
         !uid(&new).is_empty() && uid(&new) != uid(&old),
         "the claim is {new}"
     );
-    let prepared = world.run(&["logs", "main-1", "-c", "prepare"])?;
     ensure!(
         prepared.contains(r#""initialize":false"#),
         "the empty member was permitted to vote: {prepared}"
     );
     load.finish(3)?.assert_safe()
+}
+
+pub(crate) fn volumes_grow_where_their_class_lets_them(world: &World) -> Result<()> {
+    // A class that lets claims ask for more. Its volumes are directories and cannot grow by themselves:
+    // the test reports the new capacity, as a storage driver would.
+    let class = world.namespace.as_str();
+    world.kubectl.apply(&json!({
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": { "name": class },
+        "provisioner": "bellwether.dev/local",
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+        "allowVolumeExpansion": true,
+    }))?;
+    let outcome = grow(world, class);
+    world.kubectl.run(&["delete", "storageclass", class])?;
+    outcome
+}
+
+fn grow(world: &World, class: &str) -> Result<()> {
+    let mut spec = Ensemble::small(1);
+    spec["storage"]["storageClassName"] = json!(class);
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(1)?;
+    let before = ensemble.uids();
+    ensemble.patch(&json!({ "storage": { "size": "512Mi" } }))?;
+    until("the status says that the volume grows", PATIENCE, || {
+        let (progressing, reason, _) = ensemble.condition("Progressing")?;
+        let message = ensemble.status()?["message"].to_string();
+        let good =
+            progressing == "True" && reason == "VolumesGrowing" && message.contains("data-main-0");
+        if good {
+            Ok(())
+        } else {
+            Err(format!("{reason}: {message}"))
+        }
+    })?;
+    let claim = claims(world)?.remove("data-main-0").unwrap_or_default();
+    ensure!(
+        claim["spec"]["resources"]["requests"]["storage"] == "512Mi",
+        "the claim is {claim}"
+    );
+    let capacity = json!({ "status": { "capacity": { "storage": "512Mi" } } }).to_string();
+    world.run(&[
+        "patch",
+        "pvc",
+        "data-main-0",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        &capacity,
+    ])?;
+    until("the growth is over", PATIENCE, || {
+        let (progressing, reason, message) = ensemble.condition("Progressing")?;
+        if progressing == "False" {
+            Ok(())
+        } else {
+            Err(format!("{reason}: {message}"))
+        }
+    })?;
+    ensure!(before == ensemble.uids(), "growth restarted a member");
+    Ok(())
+}
+
+pub(crate) fn a_class_that_cannot_grow_is_told_and_harms_nothing(world: &World) -> Result<()> {
+    let ensemble = world.small_ensemble(1)?;
+    ensemble.patch(&json!({ "storage": { "size": "512Mi" } }))?;
+    until("the status says why", PATIENCE, || {
+        let (degraded, reason, message) = ensemble.condition("Degraded")?;
+        let good = degraded == "True"
+            && reason == "VolumeCannotGrow"
+            && message.contains("StorageClass standard");
+        if good {
+            Ok(())
+        } else {
+            Err(format!("{degraded} {reason}: {message}"))
+        }
+    })?;
+    ensemble.wait_ready(1)?;
+    let claim = claims(world)?.remove("data-main-0").unwrap_or_default();
+    ensure!(
+        claim["spec"]["resources"]["requests"]["storage"] == "256Mi",
+        "the claim is {claim}"
+    );
+    Ok(())
+}
+
+pub(crate) fn an_old_copy_of_a_volume_is_refused(world: &World) -> Result<()> {
+    let shell = |command: &str| {
+        let exec = ["exec", "main-0", "-c", "zookeeper", "--", "sh", "-c"];
+        world.run(&[&exec[..], &[command]].concat())
+    };
+    let ensemble = world.small_ensemble(1)?;
+    until_recorded(world, "1=1\n")?;
+    shell("cp -r /data/version-2 /data/backup")?;
+    let first = ensemble.uids();
+    world.run(&["delete", "pod", "main-0"])?;
+    until("it serves in the next epoch", PATIENCE, || {
+        ensemble.is_ready(1).and_then(|()| {
+            let again = ensemble.uids() != first;
+            again.then_some(()).ok_or("the same pod".to_owned())
+        })
+    })?;
+    until_recorded(world, "1=2\n")?;
+    shell("rm -rf /data/version-2 && mv /data/backup /data/version-2")?;
+    world.run(&["delete", "pod", "main-0", "--wait=false"])?;
+    until("the status says why", PATIENCE, || {
+        let (degraded, reason, message) = ensemble.condition("Degraded")?;
+        let good = degraded == "True"
+            && message.contains("main-0")
+            && message.contains("older than it should be");
+        if good {
+            Ok(())
+        } else {
+            Err(format!("{degraded} {reason}: {message}"))
+        }
+    })?;
+    // The way back to a backup of all members, as the runbook says.
+    world.run(&["delete", "configmap", "main-bootstrap"])?;
+    until(
+        "the permission is there again, and closed",
+        PATIENCE,
+        || {
+            let data = permission(world)?;
+            match data["initialize"].as_str() {
+                Some("") if data["epochs"].is_null() => Ok(()),
+                _ => Err(data.to_string()),
+            }
+        },
+    )?;
+    world.run(&["delete", "pod", "main-0", "--wait=false"])?;
+    ensemble.wait_ready(1)
+}
+
+/// What the bootstrap ConfigMap says.
+fn permission(world: &World) -> Result<Value, String> {
+    let map = ["get", "configmap", "main-bootstrap", "-o", "json"];
+    let map = world.run(&map).map_err(|e| e.to_string())?;
+    let map: Value = serde_json::from_str(&map).map_err(|e| e.to_string())?;
+    Ok(map["data"].clone())
+}
+
+fn until_recorded(world: &World, epochs: &str) -> Result<()> {
+    until("the epoch is recorded", PATIENCE, || {
+        let data = permission(world)?;
+        match data["epochs"].as_str() {
+            Some(recorded) if recorded == epochs => Ok(()),
+            _ => Err(data.to_string()),
+        }
+    })
+}
+
+/// How many writes of the load a client reads.
+fn writes(clients: &Clients<'_>, ensemble: Ensemble<'_>) -> Result<usize> {
+    let program = "import sys; from kazoo.client import KazooClient; \
+                   c = KazooClient(hosts=sys.argv[1]); c.start(60); \
+                   print(len(c.get_children('/e2e/writes')))";
+    let text = clients.output(&["python3", "-c", program, &ensemble.service()])?;
+    text.trim().parse().context(text)
+}
+
+pub(crate) fn a_lost_majority_of_disks_is_told_and_a_person_can_accept_it(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let ensemble = world.small_ensemble(3)?;
+    Load::start(clients, ensemble, 3)?
+        .finish(3)?
+        .assert_safe()?;
+    let before = writes(&clients, ensemble)?;
+    for ordinal in ["1", "2"] {
+        let claim = format!("data-main-{ordinal}");
+        world.run(&["delete", "pvc", &claim, "--wait=false"])?;
+    }
+    world.run(&["delete", "pod", "main-1", "main-2", "--wait=false"])?;
+    until("the status says what is lost", PATIENCE, || {
+        let (degraded, reason, message) = ensemble.condition("Degraded")?;
+        let words = ["disks of main-1, main-2 are empty", "main-0 (epoch "];
+        let good = reason == "DisksLost" && words.iter().all(|w| message.contains(w));
+        if good {
+            Ok(())
+        } else {
+            Err(format!("{degraded} {reason}: {message}"))
+        }
+    })?;
+    // As the runbook says. With one empty member the one that is left has a majority of three.
+    let accept = "rm -rf /data/version-2 && touch /data/initialize && kill 1";
+    world.run(&[
+        "exec",
+        "main-1",
+        "-c",
+        "zookeeper",
+        "--",
+        "sh",
+        "-c",
+        accept,
+    ])?;
+    ensemble.wait_ready(3)?;
+    let after = writes(&clients, ensemble)?;
+    ensure!(after == before, "{before} writes before, {after} after");
+    Ok(())
 }

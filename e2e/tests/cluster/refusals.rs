@@ -125,8 +125,12 @@ pub(crate) fn immutable_fields_are_refused(world: &World) -> Result<()> {
     let ensemble = paused(world)?;
     let cases: &[(Value, &str)] = &[
         (
-            json!({ "storage": { "size": "1Gi" } }),
-            "storage.size is immutable",
+            json!({ "storage": { "size": "128Mi" } }),
+            "storage.size cannot shrink",
+        ),
+        (
+            json!({ "storage": { "size": "large" } }),
+            "storage.size must be a size",
         ),
         (
             json!({ "storage": { "storageClassName": "fast" } }),
@@ -139,6 +143,8 @@ pub(crate) fn immutable_fields_are_refused(world: &World) -> Result<()> {
     }
     // Said in other words it is the same, and accepted.
     ensemble.patch(&json!({ "idOffset": 0 }))?;
+    ensemble.patch(&json!({ "storage": { "size": "262144Ki" } }))?;
+    ensemble.patch(&json!({ "storage": { "size": 536_870_912 } }))?;
     world.election("one", "/a", json!({ "type": "ZkElection" }))?;
     let other = bellwether_e2e::election::Election::manifest(
         "one",

@@ -2,6 +2,7 @@
 //! them.
 
 use bellwether_api::labels;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::json;
 
 use super::{DesiredObject, ObjectKind, Write};
@@ -19,6 +20,19 @@ pub fn record(claim: &ClaimObservation, voters: &Voters) -> DesiredObject {
                 "uid": claim.uid,
                 "annotations": { labels::VOTERS: voters.to_string() },
             },
+        }),
+        write: Write::Merge,
+    }
+}
+
+/// The claim with a request for this size.
+pub fn grow(claim: &ClaimObservation, size: &Quantity) -> DesiredObject {
+    DesiredObject {
+        kind: ObjectKind::PersistentVolumeClaim,
+        name: claim.name.clone(),
+        body: json!({
+            "metadata": { "uid": claim.uid },
+            "spec": { "resources": { "requests": { "storage": size } } },
         }),
         write: Write::Merge,
     }

@@ -2,6 +2,7 @@
 //! own.
 
 use bellwether_api::labels;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 
 use super::{DesiredObject, ObjectKind, apply};
@@ -25,9 +26,14 @@ fn name_it(metadata: &mut Value) {
 
 /// The whole StatefulSet. Its pods carry the voters' labels too, so that the Services find them, and
 /// one more, by which the disruption budget leaves them out.
-pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16) -> DesiredObject {
+pub fn stateful_set(
+    ensemble: &ValidEnsemble,
+    revision: &Revision,
+    replicas: u16,
+    size: &Quantity,
+) -> DesiredObject {
     let name = set_name(&ensemble.name);
-    let mut body = super::stateful_set::stateful_set(ensemble, revision, replicas).body;
+    let mut body = super::stateful_set::stateful_set(ensemble, revision, replicas, size).body;
     let mut selector = labels::selector(&ensemble.name);
     selector.insert(
         labels::COMPONENT.to_owned(),
@@ -123,7 +129,12 @@ mod tests {
     fn observers_have_their_own_ids_labels_and_volumes() {
         let ensemble = ensemble(2);
         let rendered = config::render(&ensemble, &Voters::first(3, 7), None);
-        let set = stateful_set(&ensemble, &rendered.revision, 2);
+        let set = stateful_set(
+            &ensemble,
+            &rendered.revision,
+            2,
+            &Quantity("8Gi".to_owned()),
+        );
         assert_eq!(set.name, "zk-observer");
         let spec = &set.body["spec"];
         assert_eq!(spec["replicas"], 2);

@@ -5,6 +5,7 @@
 
 use bellwether_api::ensemble::ReclaimPolicy;
 use bellwether_api::labels;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::config::{CLIENT_PORT, ELECTION_PORT, QUORUM_PORT};
@@ -20,7 +21,7 @@ pub const INITIALIZE: &str = "zookeeper.bellwether.dev/initialize";
 /// Annotation of the pod template: the user's request for a restart.
 const RESTART: &str = "zookeeper.bellwether.dev/restart";
 /// The port that `bellwether-member serve` answers probes on.
-const PROBE_PORT: u16 = 8079;
+pub const PROBE_PORT: u16 = 8079;
 /// The name of the container that runs ZooKeeper.
 pub const CONTAINER: &str = "zookeeper";
 /// The name of the init container that prepares the volume.
@@ -28,7 +29,10 @@ pub const PREPARE_CONTAINER: &str = "prepare";
 
 /// A hash of all that the user asks for and the pod template depends on. It does not depend on the
 /// operator's version: a new operator must not by itself restart a healthy ensemble.
-pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision) -> String {
+///
+/// `size` is the size in the claim template. It stays when `storage.size` grows, so growth restarts
+/// nothing.
+pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, size: &Quantity) -> String {
     let e = ensemble;
     short_hash(&json!([
         revision.voters.to_string(),
@@ -42,7 +46,7 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision) -> String {
         e.pod,
         e.restart_at,
         e.id_offset,
-        e.storage_size,
+        size,
         e.storage_class,
         e.reclaim_policy,
     ]))
@@ -58,11 +62,17 @@ pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
     }
 }
 
-/// The whole StatefulSet.
-pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16) -> DesiredObject {
+/// The whole StatefulSet. `size` is the size in the claim template: the API server refuses any change
+/// of it.
+pub fn stateful_set(
+    ensemble: &ValidEnsemble,
+    revision: &Revision,
+    replicas: u16,
+    size: &Quantity,
+) -> DesiredObject {
     let mut meta = metadata(ensemble, &ensemble.name);
     meta["annotations"] = json!({
-        labels::INPUTS_HASH: inputs_hash(ensemble, revision),
+        labels::INPUTS_HASH: inputs_hash(ensemble, revision, size),
         labels::RENDERED_BY: ensemble.context.version,
     });
     let retention = match ensemble.reclaim_policy {
@@ -73,7 +83,7 @@ pub fn stateful_set(ensemble: &ValidEnsemble, revision: &Revision, replicas: u16
         "metadata": { "name": "data", "labels": labels::selector(&ensemble.name) },
         "spec": {
             "accessModes": ["ReadWriteOnce"],
-            "resources": { "requests": { "storage": ensemble.storage_size } },
+            "resources": { "requests": { "storage": size } },
         },
     });
     if let Some(class) = &ensemble.storage_class {
@@ -226,6 +236,8 @@ fn probes(ensemble: &ValidEnsemble) -> Value {
         "ports": [{ "name": "probes", "containerPort": PROBE_PORT }],
         "resources": { "requests": { "cpu": "5m", "memory": "8Mi" } },
         "securityContext": restricted(),
+        // It reports how full the volume is, and what is on it.
+        "volumeMounts": [{ "name": "data", "mountPath": "/data", "readOnly": true }],
     })
 }
 

@@ -73,7 +73,9 @@ pub fn plan_observers<'a>(
         .chain(set.and_then(|s| s.template.as_ref()))
         .map(|r| r.name.as_str())
         .collect();
-    let inputs = stateful_set::inputs_hash(ensemble, rendered);
+    let own = set.map(|s| super::growth::template_size(ensemble, s));
+    let size = own.unwrap_or(&ensemble.storage_size);
+    let inputs = stateful_set::inputs_hash(ensemble, rendered, size);
     let same_inputs = set.is_some_and(|s| s.inputs_hash.as_ref() == Some(&inputs));
     // As for the voters: what an older operator rendered stays until the user changes something.
     let keep_template = same_inputs
@@ -91,7 +93,7 @@ pub fn plan_observers<'a>(
             (Some(stateful_set::replicas_only(&name, wanted)), false)
         }
         _ => (
-            Some(desired::stateful_set(ensemble, rendered, wanted)),
+            Some(desired::stateful_set(ensemble, rendered, wanted, size)),
             true,
         ),
     };

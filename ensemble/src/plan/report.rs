@@ -147,6 +147,8 @@ pub struct Report {
     pub available: bool,
     /// What a person has to know.
     pub trouble: Option<Trouble>,
+    /// Volumes that are growing, in words.
+    pub growing: Option<String>,
 }
 
 impl Report {
@@ -161,7 +163,17 @@ impl Report {
             revision: None,
             available: false,
             trouble: None,
+            growing: None,
         }
+    }
+
+    /// Adds what is to be said of volumes. Trouble with members comes first: it hurts already.
+    pub fn volumes(&mut self, growing: Option<String>, trouble: Option<Trouble>) {
+        if let (Some(growing), Phase::Ready) = (&growing, self.phase) {
+            self.message = format!("{} {growing}", self.message);
+        }
+        self.growing = growing;
+        self.trouble = self.trouble.take().or(trouble);
     }
 
     /// A report of trouble.
@@ -171,6 +183,13 @@ impl Report {
             trouble: Some(trouble),
             ..Self::new(phase, message)
         }
+    }
+
+    /// Says that the operator cannot go on before a person acted.
+    pub fn block(&mut self, trouble: Trouble) {
+        self.phase = Phase::Blocked;
+        self.message = trouble.message.clone();
+        self.trouble = Some(trouble);
     }
 
     /// Says that nothing is carried out.
@@ -244,6 +263,7 @@ pub fn compose(
         revision: Some(revision.clone()),
         available: view.leader.is_some(),
         trouble,
+        growing: None,
     }
 }
 

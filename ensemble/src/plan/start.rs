@@ -63,9 +63,15 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
             services::headless_service(ensemble),
             services::client_service(ensemble),
             services::pod_disruption_budget(ensemble),
-            stateful_set::stateful_set(ensemble, &rendered.revision, replicas),
+            stateful_set::stateful_set(
+                ensemble,
+                &rendered.revision,
+                replicas,
+                &ensemble.storage_size,
+            ),
         ],
         prune: Vec::new(),
+        growth: Vec::new(),
         step: None,
         report,
         requeue: SOON,
@@ -97,7 +103,7 @@ fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
                 "Creating the members {{{voters}}}, the last that are known to have served, on the \
                  volumes that exist."
             );
-            create(voters, None, 0, BootstrapPermission::default(), message)
+            create(voters, None, 0, closed(observation), message)
         }
         // It never served.
         (Recorded::Nothing, Some(voters)) => {
@@ -136,11 +142,21 @@ fn create(
     }
 }
 
+/// Nobody may start with an empty disk and a vote; what is known of epochs stays.
+fn closed(observation: &Observation) -> BootstrapPermission {
+    let map = observation.bootstrap.as_ref();
+    BootstrapPermission {
+        epochs: map.map(|b| b.epochs.clone()).unwrap_or_default(),
+        ..Default::default()
+    }
+}
+
 /// All of these members may start with an empty disk.
 fn first_start(observation: &Observation, voters: Voters, message: String) -> Start {
     let permission = BootstrapPermission {
         initialize: Some(voters.clone()),
         until: Some(observation.now + PERMISSION),
+        ..Default::default()
     };
     create(voters, None, 0, permission, message)
 }
@@ -211,7 +227,7 @@ fn unrecorded(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
             ensemble.size
         );
         let voters = Voters::first(ensemble.size, ensemble.id_offset);
-        return create(voters, None, 0, BootstrapPermission::default(), message);
+        return create(voters, None, 0, closed(observation), message);
     }
     let names: Vec<&str> = observation.claims.iter().map(|c| c.name.as_str()).collect();
     Start::Refuse(Trouble {

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use bellwether_api::ensemble::{Config, MemberRole};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use bellwether_ensemble::desired::stateful_set::INITIALIZE;
-use bellwether_ensemble::desired::{ObjectKind, Write, short_hash};
+use bellwether_ensemble::desired::{ObjectKind, Write, parse_epochs, short_hash};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision, ServerReport,
     StatefulSetObservation,
@@ -17,6 +17,7 @@ use bellwether_ensemble::observation::{
 use bellwether_ensemble::plan::{Expect, Step};
 use bellwether_ensemble::safety::{can_join, holds_majority};
 use bellwether_ensemble::validate::Context;
+use bellwether_ensemble::volume_report::{Usage, VolumeReport};
 use bellwether_ensemble::{Observation, Plan, ServerId, Voters, plan, validate};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -63,6 +64,8 @@ pub(crate) struct World {
     quiet: u32,
     /// Whether claims cannot be written.
     pub(crate) claims_frozen: bool,
+    /// How full every volume is.
+    pub(crate) usage: Usage,
 }
 
 fn template_revision(template: &Value) -> Revision {
@@ -107,6 +110,10 @@ impl World {
             last: None,
             quiet: 0,
             claims_frozen: false,
+            usage: Usage {
+                total: 8 << 30,
+                free: 7 << 30,
+            },
         }
     }
 
@@ -201,10 +208,22 @@ impl World {
         self.quiet = 0;
     }
 
+    /// What the report says is wrong.
+    pub(crate) fn trouble(&self) -> Option<(&'static str, String)> {
+        let trouble = self.last.as_ref()?.report.trouble.as_ref()?;
+        Some((trouble.reason.as_str(), trouble.message.clone()))
+    }
+
     /// The lists that the claims carry, by ordinal.
     pub(crate) fn records(&self) -> Vec<String> {
         let text = |v: &Option<Voters>| v.as_ref().map_or("-".to_owned(), ToString::to_string);
         self.claims.values().map(text).collect()
+    }
+
+    /// What the bootstrap ConfigMap says of epochs.
+    pub(crate) fn epochs(&self) -> Vec<(u16, u64)> {
+        let map = self.bootstrap.as_ref().unwrap();
+        map.epochs.iter().map(|(id, e)| (id.0, *e)).collect()
     }
 
     /// The newest transaction on any disk.
@@ -337,6 +356,7 @@ impl World {
             update_revision: Some(short_hash(&s.template)),
             inputs_hash: s.annotations.get(labels::INPUTS_HASH).cloned(),
             rendered_by: s.annotations.get(labels::RENDERED_BY).cloned(),
+            claim_size: None,
             terminating: false,
         });
         let pods = self.pods.iter().map(|(ordinal, pod)| PodObservation {
@@ -362,6 +382,13 @@ impl World {
             created: Timestamp::from_second(self.now - i64::from(pod.age)).unwrap(),
             node: None,
             server: self.report(*ordinal, pod),
+            volumes: Some(VolumeReport {
+                has_database: self.disks.contains_key(ordinal),
+                current_epoch: self.disks.get(ordinal).map(|zxid| zxid >> 32),
+                accepted_epoch: None,
+                data: self.usage,
+                transaction_log: None,
+            }),
         });
         Observation {
             now: Timestamp::from_second(self.now).unwrap(),
@@ -383,6 +410,11 @@ impl World {
                 uid: ordinal.to_string(),
                 voters: voters.clone(),
                 terminating: false,
+                requested: None,
+                capacity: None,
+                resize: None,
+                class: None,
+                expandable: None,
             })
             .collect()
     }
@@ -420,6 +452,7 @@ impl World {
                             .parse()
                             .ok()
                             .and_then(|s| Timestamp::from_second(s).ok()),
+                        epochs: parse_epochs(get("epochs")),
                     });
                 }
                 (ObjectKind::ConfigMap, _) => {

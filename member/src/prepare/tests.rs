@@ -309,3 +309,37 @@ fn a_missing_data_directory_is_an_error() {
     fs::remove_dir(&pod.dirs.data).unwrap();
     assert!(pod.prepare().unwrap_err().contains("there is no directory"));
 }
+
+#[test]
+fn an_old_copy_of_the_volume_is_refused_and_the_right_one_is_not() {
+    let pod = Pod::new();
+    pod.prepare().unwrap();
+    pod.write("bootstrap/epochs", "1=9\n2=7\n3=9\n");
+    pod.write("data/version-2/snapshot.500000003", "x");
+    pod.write("data/version-2/currentEpoch", "6\n");
+    let message = pod.prepare().unwrap_err();
+    assert!(
+        message.contains("epoch 6") && message.contains("epoch 7"),
+        "{message}"
+    );
+    pod.write("data/version-2/currentEpoch", "7");
+    pod.prepare().unwrap();
+    // Without ZooKeeper's own word the names of the files count.
+    fs::remove_file(pod.root.join("data/version-2/currentEpoch")).unwrap();
+    assert!(pod.prepare().unwrap_err().contains("epoch 5"));
+    pod.write("datalog/version-2/log.700000001", "x");
+    pod.prepare().unwrap();
+}
+
+#[test]
+fn a_member_that_lost_its_volume_may_be_killed_while_it_copies() {
+    let pod = Pod::new();
+    pod.write("bootstrap/epochs", "2=7\n");
+    pod.prepare().unwrap();
+    // A snapshot of the leader is there, and the epoch is not yet.
+    pod.write("data/version-2/snapshot.700000003", "x");
+    pod.write("data/version-2/currentEpoch", "0");
+    pod.prepare().unwrap();
+    pod.write("bootstrap/epochs", "2=8\n");
+    assert!(pod.prepare().unwrap_err().contains("epoch 8"));
+}

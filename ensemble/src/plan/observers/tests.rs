@@ -35,6 +35,7 @@ fn pod(name: &str, ordinal: u16, revision: &Revision, role: MemberRole) -> PodOb
         unready_since: None,
         created: Timestamp::from_second(NOW - 10_000).unwrap(),
         node: None,
+        volumes: None,
         server: ServerReport::Serving {
             role,
             zxid: 1,
@@ -61,8 +62,13 @@ impl World {
             replicas,
             template: Some(revision.clone()),
             update_revision: Some("new".to_owned()),
-            inputs_hash: Some(stateful_set::inputs_hash(&ensemble, &revision)),
+            inputs_hash: Some(stateful_set::inputs_hash(
+                &ensemble,
+                &revision,
+                &ensemble.storage_size,
+            )),
             rendered_by: Some("test".to_owned()),
+            claim_size: None,
             terminating: false,
         };
         let voter = |ordinal| {
@@ -87,6 +93,7 @@ impl World {
             pods: (0..3).map(voter).collect(),
             revisions: [revision.name.clone()].into(),
             observers: ObserversObservation {
+                claims: Vec::new(),
                 stateful_set: Some(set(2)),
                 pods: (0..2).map(observer).collect(),
                 overdue: BTreeSet::new(),
@@ -238,7 +245,7 @@ fn an_observer_that_could_not_join_under_the_new_list_waits_for_the_voters() {
     let two = Voters::first(2, 0);
     let old = config::render(&world.ensemble, &Voters::first(1, 0), None).revision;
     let new = config::render(&world.ensemble, &two, Some(ServerId(2))).revision;
-    let hash = stateful_set::inputs_hash(&world.ensemble, &new);
+    let hash = stateful_set::inputs_hash(&world.ensemble, &new, &world.ensemble.storage_size);
     let set = world.observation.stateful_set.as_mut().unwrap();
     (set.replicas, set.template) = (2, Some(new.clone()));
     set.inputs_hash = Some(hash.clone());

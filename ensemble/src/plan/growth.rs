@@ -1,0 +1,209 @@
+//! Volumes that grow. A claim can be asked for more, never for less; the claim template of the
+//! StatefulSet keeps its size for good, so claims that it makes later grow like the first ones.
+
+use bellwether_api::ensemble::status::Reason;
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+use super::report::Trouble;
+use crate::desired::{self, DesiredObject};
+use crate::observation::{ClaimObservation, StatefulSetObservation};
+use crate::quantity::{bytes, words};
+use crate::validate::ValidEnsemble;
+
+/// What is to be done and said.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Growth {
+    /// Claims to ask for more.
+    pub requests: Vec<DesiredObject>,
+    /// Volumes that have not reached the size that their claims ask for.
+    pub under_way: Option<String>,
+    /// What cannot be.
+    pub trouble: Option<Trouble>,
+}
+
+/// The size to render into the claim template of a StatefulSet: what it has, since it cannot change.
+/// Where that is the size that the user asks for, it is in the user's words: the API server writes
+/// `8192Mi` as `8Gi`, and another word must not pass for another wish.
+pub fn template_size<'a>(
+    ensemble: &'a ValidEnsemble,
+    set: &'a StatefulSetObservation,
+) -> &'a Quantity {
+    let wanted = &ensemble.storage_size;
+    match &set.claim_size {
+        Some(size) if bytes(size) != bytes(wanted) => size,
+        _ => wanted,
+    }
+}
+
+/// The claims of present members. Those of former members grow when these come back.
+pub fn of_members(
+    claims: &[ClaimObservation],
+    members: u16,
+) -> impl Iterator<Item = &ClaimObservation> {
+    claims
+        .iter()
+        .filter(move |c| !c.terminating && c.ordinal < members)
+}
+
+/// Plans the growth of these claims.
+pub fn plan_growth<'a>(
+    ensemble: &ValidEnsemble,
+    claims: impl Iterator<Item = &'a ClaimObservation>,
+) -> Growth {
+    let mut growth = Growth::default();
+    let Some(wanted) = bytes(&ensemble.storage_size) else {
+        return growth;
+    };
+    let mut stuck = Vec::new();
+    let mut larger = Vec::new();
+    let mut growing = Vec::new();
+    for claim in claims {
+        let (Some(requested), Some(capacity)) = (claim.requested, claim.capacity) else {
+            continue;
+        };
+        if requested > wanted {
+            larger.push(format!("{} ({})", claim.name, words(requested)));
+        } else if requested < wanted && claim.expandable == Some(false) {
+            stuck.push(claim);
+        } else if requested < wanted {
+            let request = desired::claims::grow(claim, &ensemble.storage_size);
+            growth.requests.push(request);
+        } else if capacity < wanted {
+            let state = claim.resize.as_ref();
+            growing.push(state.map_or_else(
+                || claim.name.clone(),
+                |said| format!("{} ({said})", claim.name),
+            ));
+        }
+    }
+    if !growing.is_empty() {
+        let text = format!("Growing to {}: {}.", words(wanted), growing.join(", "));
+        growth.under_way = Some(text);
+    }
+    growth.trouble = cannot_grow(&stuck, wanted).or_else(|| cannot_shrink(&larger, wanted));
+    growth
+}
+
+fn cannot_grow(stuck: &[&ClaimObservation], wanted: u64) -> Option<Trouble> {
+    let first = stuck.first()?;
+    let names: Vec<&str> = stuck.iter().map(|c| c.name.as_str()).collect();
+    let class = first.class.as_deref().unwrap_or_default();
+    Some(Trouble {
+        reason: Reason::VolumeCannotGrow,
+        message: format!(
+            "{} cannot grow to {}: StorageClass {class} does not have allowVolumeExpansion. \
+             Everything else goes on; allow it there if the storage driver can, and the volumes \
+             grow.",
+            names.join(", "),
+            words(wanted)
+        ),
+    })
+}
+
+fn cannot_shrink(larger: &[String], wanted: u64) -> Option<Trouble> {
+    (!larger.is_empty()).then(|| Trouble {
+        reason: Reason::VolumeCannotShrink,
+        message: format!(
+            "storage.size is {}, less than {} have. No volume can shrink: they stay as they are; \
+             ask for their size.",
+            words(wanted),
+            larger.join(", ")
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
+
+    use super::*;
+    use crate::validate::{Context, validate};
+
+    fn ensemble(size: &str) -> ValidEnsemble {
+        let spec = ZooKeeperEnsembleSpec {
+            replicas: 3,
+            storage: Some(bellwether_api::ensemble::Storage {
+                size: Some(Quantity(size.to_owned())),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let context = Context {
+            member_image: "bellwether".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
+            version: "test".to_owned(),
+        };
+        validate(&ZooKeeperEnsemble::new("zk", spec), &context).unwrap()
+    }
+
+    fn claim(
+        ordinal: u16,
+        requested: u64,
+        capacity: u64,
+        expandable: Option<bool>,
+    ) -> ClaimObservation {
+        ClaimObservation {
+            name: format!("data-zk-{ordinal}"),
+            ordinal,
+            uid: ordinal.to_string(),
+            voters: None,
+            terminating: false,
+            requested: Some(requested << 30),
+            capacity: Some(capacity << 30),
+            resize: None,
+            class: Some("fast".to_owned()),
+            expandable,
+        }
+    }
+
+    /// Claims asked for more, growing, and the reason of the trouble.
+    fn table(size: &str, claims: &[ClaimObservation]) -> (usize, bool, Option<Reason>) {
+        let growth = plan_growth(&ensemble(size), of_members(claims, 3));
+        let trouble = growth.trouble.map(|t| t.reason);
+        (growth.requests.len(), growth.under_way.is_some(), trouble)
+    }
+
+    #[test]
+    fn claims_grow_and_never_shrink() {
+        let same = [claim(0, 8, 8, None), claim(1, 8, 8, None)];
+        assert_eq!(table("8Gi", &same), (0, false, None));
+        assert_eq!(table("9Gi", &same), (2, false, None));
+        assert_eq!(
+            table("7Gi", &same),
+            (0, false, Some(Reason::VolumeCannotShrink))
+        );
+        let asked = [claim(0, 9, 8, None), claim(1, 9, 9, None)];
+        assert_eq!(table("9Gi", &asked), (0, true, None));
+        let no = [claim(0, 8, 8, Some(false)), claim(1, 8, 8, Some(true))];
+        assert_eq!(
+            table("9Gi", &no),
+            (1, false, Some(Reason::VolumeCannotGrow))
+        );
+        // A former member's claim is left alone.
+        assert_eq!(table("9Gi", &[claim(3, 8, 8, None)]), (0, false, None));
+    }
+
+    #[test]
+    fn a_request_holds_the_size_in_the_users_words() {
+        let growth = plan_growth(&ensemble("10240Mi"), [claim(0, 8, 8, None)].iter());
+        let body = &growth.requests[0].body;
+        assert_eq!(body["spec"]["resources"]["requests"]["storage"], "10240Mi");
+        assert_eq!(body["metadata"]["uid"], "0");
+    }
+
+    #[test]
+    fn the_claim_template_keeps_its_size_and_the_users_words_for_it() {
+        let has = |size: &str| StatefulSetObservation {
+            replicas: 3,
+            template: None,
+            update_revision: None,
+            inputs_hash: None,
+            rendered_by: None,
+            claim_size: Some(Quantity(size.to_owned())),
+            terminating: false,
+        };
+        assert_eq!(template_size(&ensemble("8192Mi"), &has("8Gi")).0, "8192Mi");
+        assert_eq!(template_size(&ensemble("20Gi"), &has("8Gi")).0, "8Gi");
+    }
+}

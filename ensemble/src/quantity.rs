@@ -1,0 +1,100 @@
+//! Sizes as Kubernetes writes them.
+
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
+/// The size in whole bytes, rounded up; `None` if it is no size, or larger than 2^64 - 1 bytes.
+///
+/// The grammar is that of `resource.Quantity`: a decimal number with a binary suffix (`Ki` to `Ei`), a
+/// decimal one (`n` to `E`), or an exponent (`e3`).
+pub fn bytes(quantity: &Quantity) -> Option<u64> {
+    let text = quantity.0.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '+')
+        .unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let number = number.strip_prefix('+').unwrap_or(number);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let is_number = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
+    if whole.len() + fraction.len() == 0 || !is_number(whole) || !is_number(fraction) {
+        return None;
+    }
+    // Beyond a billionth nothing counts for a size in bytes, and it could overflow.
+    let fraction: String = fraction.chars().take(9).collect();
+    let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
+    let divisor = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let (times, over) = factor(suffix)?;
+    let total = digits.checked_mul(times)?;
+    u64::try_from(total.div_ceil(divisor.checked_mul(over)?)).ok()
+}
+
+/// What a suffix multiplies and divides by.
+fn factor(suffix: &str) -> Option<(u128, u128)> {
+    let binary = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    if let Some(power) = binary.iter().position(|s| *s == suffix) {
+        return Some((1 << (10 * power), 1));
+    }
+    let decimal = ["k", "M", "G", "T", "P", "E"];
+    if let Some(power) = decimal.iter().position(|s| *s == suffix) {
+        return Some((1000u128.pow(u32::try_from(power).ok()? + 1), 1));
+    }
+    match suffix {
+        "m" => return Some((1, 1_000)),
+        "u" => return Some((1, 1_000_000)),
+        "n" => return Some((1, 1_000_000_000)),
+        _ => {}
+    }
+    let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+    let power = 10u128.checked_pow(exponent.unsigned_abs())?;
+    Some(if exponent < 0 { (1, power) } else { (power, 1) })
+}
+
+/// A size for people, in a binary unit that leaves at most five digits.
+pub fn words(bytes: u64) -> String {
+    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let mut unit = 0;
+    let mut rest = bytes;
+    while (rest >= 10 * 1024 || rest >= 1024 && rest.is_multiple_of(1024)) && unit + 1 < units.len()
+    {
+        rest /= 1024;
+        unit += 1;
+    }
+    format!("{rest} {}", units[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_as_kubernetes_reads_them() {
+        for (text, expected) in [
+            ("8Gi", Some(8 << 30)),
+            ("256Mi", Some(256 << 20)),
+            ("1.5Gi", Some(3 << 29)),
+            ("1G", Some(1_000_000_000)),
+            ("1e3", Some(1000)),
+            ("1500m", Some(2)),
+            ("17", Some(17)),
+            (".5Ki", Some(512)),
+            ("+1k", Some(1000)),
+            ("", None),
+            ("Gi", None),
+            ("-1Gi", None),
+            ("1.2.3", None),
+            ("8GiB", None),
+            ("1e99", None),
+            ("99999999Ei", None),
+        ] {
+            assert_eq!(bytes(&Quantity(text.to_owned())), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_told_in_few_digits() {
+        assert_eq!(words(512), "512 bytes");
+        assert_eq!(words(256 << 20), "256 MiB");
+        assert_eq!(words(8 << 30), "8 GiB");
+        assert_eq!(words((8 << 30) + (1 << 20)), "8193 MiB");
+        assert_eq!(words(20 << 30), "20 GiB");
+    }
+}
