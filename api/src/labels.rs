@@ -30,6 +30,9 @@ pub const RENDERED_BY: &str = "zookeeper.bellwether.dev/rendered-by";
 /// Ensemble annotation a user sets to ask for one restart of every member; the value is free, a
 /// time by custom. It is read, never written, so GitOps tools may own it.
 pub const RESTART_AT: &str = "zookeeper.bellwether.dev/restartedAt";
+/// Ensemble annotation a user sets to go on although data is lost; the value is the token that the
+/// status gives with the reason `DisksLost`, and means that loss only. It is read, never written.
+pub const ACCEPT_DATA_LOSS: &str = "zookeeper.bellwether.dev/accept-data-loss";
 
 /// The value of [`NAME`] on everything that belongs to an ensemble.
 pub const NAME_VALUE: &str = "zookeeper";

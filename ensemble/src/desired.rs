@@ -9,11 +9,12 @@ pub mod stateful_set;
 use std::collections::BTreeMap;
 
 use bellwether_api::labels;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::ids::ServerId;
-use crate::observation::BootstrapPermission;
+use crate::observation::{Acceptance, BootstrapPermission};
 use crate::validate::ValidEnsemble;
 
 /// The kinds that the operator writes.
@@ -125,6 +126,17 @@ pub fn bootstrap(ensemble: &ValidEnsemble, permission: &BootstrapPermission) -> 
         let lines: Vec<String> = all.map(|(id, epoch)| format!("{id}={epoch}\n")).collect();
         body["data"]["epochs"] = json!(lines.concat());
     }
+    if let Some(a) = &permission.acceptance {
+        let text = json!({
+            "token": a.token,
+            "at": a.at.as_second(),
+            "by": a.by,
+            "members": a.members.to_string(),
+            "lost": a.lost.to_string(),
+            "over": a.over,
+        });
+        body["data"]["accepted"] = json!(text.to_string());
+    }
     apply(ObjectKind::ConfigMap, name, body)
 }
 
@@ -135,6 +147,21 @@ pub fn parse_epochs(text: &str) -> BTreeMap<ServerId, u64> {
         .filter_map(|line| line.split_once('='))
         .filter_map(|(id, epoch)| Some((ServerId(id.parse().ok()?), epoch.parse().ok()?)))
         .collect()
+}
+
+/// Reads the accepted loss of the bootstrap ConfigMap; `None` if there is none, or no sense in it: then
+/// nothing is accepted.
+pub fn parse_acceptance(text: &str) -> Option<Acceptance> {
+    let value: Value = serde_json::from_str(text).ok()?;
+    let word = |key: &str| value[key].as_str();
+    Some(Acceptance {
+        token: word("token")?.to_owned(),
+        at: Timestamp::from_second(value["at"].as_i64()?).ok()?,
+        by: word("by").map(str::to_owned),
+        members: word("members")?.parse().ok()?,
+        lost: word("lost")?.parse().ok()?,
+        over: value["over"].as_bool()?,
+    })
 }
 
 /// Whether `desired` has to be written, given what is there.

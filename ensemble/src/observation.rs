@@ -221,4 +221,32 @@ pub struct BootstrapPermission {
     /// The highest epoch that each voter was seen serving in. A volume with a lower one is an old
     /// copy, and the member program refuses it.
     pub epochs: BTreeMap<ServerId, u64>,
+    /// The last loss of data that a person accepted.
+    pub acceptance: Option<Acceptance>,
+}
+
+impl BootstrapPermission {
+    /// The servers that may start with an empty disk because the ensemble has not served yet, or grows
+    /// from one member to two; not those of an accepted loss.
+    pub fn first_start(&self) -> Option<&Voters> {
+        let accepted = self.acceptance.as_ref().is_some_and(|a| !a.over);
+        self.initialize.as_ref().filter(|_| !accepted)
+    }
+}
+
+/// A person's decision to go on without data that is lost. See [`crate::plan::loss`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Acceptance {
+    /// What the loss was named.
+    pub token: String,
+    /// When the operator recorded it.
+    pub at: Timestamp,
+    /// The program through which the person set the annotation, as the API server recorded it.
+    pub by: Option<String>,
+    /// The members that may start with an empty disk and vote.
+    pub members: Voters,
+    /// The members whose disks were lost.
+    pub lost: Voters,
+    /// Whether the ensemble has served since, or no longer needs it: then it permits nothing.
+    pub over: bool,
 }

@@ -5,33 +5,29 @@
 
 pub mod disks;
 pub mod growth;
+pub mod loss;
 pub mod membership;
 pub mod observers;
+pub mod permission;
 pub mod report;
 pub mod roll;
 mod start;
 pub mod view;
 pub mod volumes;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
-use jiff::SignedDuration;
 
 use crate::desired::{self, DesiredObject, config, services, stateful_set};
-use crate::ids::{ServerId, Voters};
-use crate::observation::{BootstrapPermission, Observation, StatefulSetObservation};
+use crate::ids::ServerId;
+use crate::observation::{Acceptance, Observation, StatefulSetObservation};
 use crate::rules::Rules;
 use crate::validate::ValidEnsemble;
-use membership::Change;
 use report::{Report, Trouble};
 use view::View;
 
-/// How long a permission to start with an empty disk holds without being renewed. If the operator
-/// dies while it is open, a disk that is lost later must not be taken for a new one.
-const PERMISSION: SignedDuration = SignedDuration::from_mins(10);
 /// How soon to look again when the next step waits only for what was just written.
 const AT_ONCE: Duration = Duration::from_millis(10);
 /// How soon to look again while something is under way. Pod events come by themselves; what a
@@ -52,6 +48,8 @@ pub struct Plan {
     pub growth: Vec<DesiredObject>,
     /// The one disruptive step, if any.
     pub step: Option<Step>,
+    /// The loss of data that this plan accepts, because a person said so.
+    pub accepted: Option<Acceptance>,
     /// What the plan says of every member, and why.
     pub report: Report,
     /// When to look again at the latest.
@@ -102,11 +100,15 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
         None => start::plan_start(ensemble, observation),
         Some(set) => plan_existing(rules, ensemble, observation, set),
     };
+    let accepted = observation.bootstrap.as_ref();
+    let accepted = accepted.and_then(|b| b.acceptance.clone());
+    plan.report.accepted = plan.report.accepted.take().or(accepted);
     if ensemble.paused {
         plan.objects.clear();
         plan.prune.clear();
         plan.growth.clear();
         plan.step = None;
+        plan.accepted = None;
         plan.report.pause();
         plan.requeue = LATER;
     }
@@ -149,13 +151,15 @@ fn plan_existing(
         &rendered.revision
     };
 
+    let loss = loss::decide(ensemble, observation, &view);
+
     let mut objects = Vec::new();
     if !keep_template {
         objects.push(config::config_map(ensemble, &rendered));
     }
     objects.push(desired::bootstrap(
         ensemble,
-        &permission(observation, &view, &change),
+        &permission::permission(observation, &view, &change, &loss),
     ));
     objects.push(services::headless_service(ensemble));
     objects.push(services::client_service(ensemble));
@@ -198,9 +202,7 @@ fn plan_existing(
     );
     let full = disks::nearly_full(observation.pods.iter().chain(&observing.pods));
     report.volumes(growth.under_way, growth.trouble.or(full));
-    if let Some(lost) = disks::lost_majority(&view) {
-        report.block(lost);
-    }
+    report.loss(&loss);
     let mut used: Vec<&str> = observation
         .pods
         .iter()
@@ -222,84 +224,14 @@ fn plan_existing(
         objects,
         prune,
         growth: growth.requests,
-        step: roll.step,
+        step: roll.step.or_else(|| loss.step.clone()),
+        accepted: loss.acceptance.filter(|_| loss.is_new),
         report,
         requeue: match () {
             () if recording => AT_ONCE,
             () if idle => LATER,
             () => SOON,
         },
-    }
-}
-
-/// The permission to start with an empty disk and a vote.
-///
-/// The first one ends when the ensemble serves for the first time. The newcomer in the step from one
-/// member to two has it until that step is finished: while the lists {1} and {1,2} are live, nothing
-/// can be decided without member 1 and its data. No other step begins before it is closed, because
-/// under the next list members 2 and 3 decide alone, and a disk of member 2 that was lost and
-/// initialized again would outvote member 1.
-fn permission(observation: &Observation, view: &View<'_>, change: &Change) -> BootstrapPermission {
-    let open = observation.bootstrap.as_ref();
-    let first = open
-        .and_then(|b| b.initialize.clone())
-        .filter(|_| view.serving.is_empty());
-    let stepping = change.voters != view.template.voters || !view.is_finished();
-    let newcomer = change
-        .initialize
-        .filter(|_| stepping)
-        .map(|id| Voters::from_iter([id]));
-    let permission = match newcomer.or(first) {
-        Some(initialize) => open_permission(observation, initialize),
-        None => BootstrapPermission::default(),
-    };
-    BootstrapPermission {
-        epochs: epochs(observation, view),
-        ..permission
-    }
-}
-
-/// The highest epoch that each voter was seen serving in. It moves only with an election, so an idle
-/// ensemble is not written to. A member that left may come back with what it has.
-fn epochs(observation: &Observation, view: &View<'_>) -> BTreeMap<ServerId, u64> {
-    let mut epochs = recorded_epochs(observation);
-    for member in view
-        .members
-        .values()
-        .filter(|m| view.serving.contains(m.id))
-    {
-        let on_disk = member.pod.volumes.as_ref().and_then(|v| v.current_epoch);
-        let seen = member.pod.server.zxid().map(|z| z >> 32).max(on_disk);
-        let epoch = epochs.entry(member.id).or_default();
-        *epoch = seen.unwrap_or_default().max(*epoch);
-    }
-    let votes = |id: &ServerId| view.live().iter().any(|voters| voters.contains(*id));
-    epochs.retain(|id, epoch| *epoch > 0 && votes(id));
-    epochs
-}
-
-fn recorded_epochs(observation: &Observation) -> BTreeMap<ServerId, u64> {
-    let map = observation.bootstrap.as_ref();
-    map.map(|b| b.epochs.clone()).unwrap_or_default()
-}
-
-/// A permission that is open for a while from now.
-fn open_permission(observation: &Observation, initialize: Voters) -> BootstrapPermission {
-    let left = observation
-        .bootstrap
-        .as_ref()
-        .and_then(|b| b.until)
-        .map(|u| u.duration_since(observation.now))
-        .unwrap_or_default();
-    let until = if left < PERMISSION / 2 {
-        observation.now + PERMISSION
-    } else {
-        observation.now + left
-    };
-    BootstrapPermission {
-        initialize: Some(initialize),
-        until: Some(until),
-        epochs: recorded_epochs(observation),
     }
 }
 
@@ -311,6 +243,7 @@ impl Plan {
             prune: Vec::new(),
             growth: Vec::new(),
             step: None,
+            accepted: None,
             report,
             requeue: LATER,
         }

@@ -1,14 +1,14 @@
 //! The status: one pure function of what was seen and planned.
 
 use bellwether_api::conditions::{ConditionStatus, NewCondition, merge_conditions};
-use bellwether_api::ensemble::status::{ConditionType, ObserversStatus, Reason};
+use bellwether_api::ensemble::status::{ConditionType, DataLossAccepted, ObserversStatus, Reason};
 use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::labels;
 use jiff::Timestamp;
 
-use crate::ids::ServerId;
-use crate::observation::Observation;
+use crate::ids::{ServerId, Voters};
+use crate::observation::{Acceptance, Observation};
 use crate::plan::report::{MemberReport, Report, Trouble, Verdict, WaitingOn};
 
 /// What the status is made of.
@@ -87,6 +87,7 @@ pub fn status(
                 node: m.node.clone(),
             })
             .collect(),
+        data_loss_accepted: report.accepted.as_ref().map(accepted),
         conditions: merge_conditions(
             old_conditions,
             conditions(report, input.failure)
@@ -96,6 +97,18 @@ pub fn status(
             input.generation,
             input.now,
         ),
+    }
+}
+
+fn accepted(acceptance: &Acceptance) -> DataLossAccepted {
+    let ids = |voters: &Voters| voters.iter().map(|id| i32::from(id.0)).collect();
+    DataLossAccepted {
+        token: acceptance.token.clone(),
+        at: acceptance.at.to_string(),
+        by: acceptance.by.clone(),
+        lost: ids(&acceptance.lost),
+        permitted: ids(&acceptance.members),
+        over: acceptance.over,
     }
 }
 

@@ -13,6 +13,7 @@ use bellwether_api::ensemble::{
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
 /// What the operator itself contributes to an ensemble.
 #[derive(Clone, Debug)]
@@ -68,8 +69,37 @@ pub struct ValidEnsemble {
     pub paused: bool,
     /// The value of the restart annotation.
     pub restart_at: Option<String>,
+    /// The annotation that accepts a loss of data.
+    pub accept_data_loss: Option<AcceptRequest>,
     /// What the operator contributes.
     pub context: Context,
+}
+
+/// A person's wish to go on without the data that is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptRequest {
+    /// The token that names the loss.
+    pub token: String,
+    /// The program that set the annotation, such as `kubectl-annotate`. Which person ran it is in the
+    /// API server's audit log.
+    pub by: Option<String>,
+}
+
+fn accept_request(metadata: &ObjectMeta) -> Option<AcceptRequest> {
+    let token = metadata
+        .annotations
+        .as_ref()?
+        .get(labels::ACCEPT_DATA_LOSS)?;
+    let sets = |entry: &&ManagedFieldsEntry| {
+        let key = format!("f:{}", labels::ACCEPT_DATA_LOSS);
+        let fields = entry.fields_v1.as_ref();
+        fields.is_some_and(|f| f.0["f:metadata"]["f:annotations"].get(&key).is_some())
+    };
+    let entry = metadata.managed_fields.iter().flatten().find(sets);
+    Some(AcceptRequest {
+        token: token.trim().to_owned(),
+        by: entry.and_then(|e| e.manager.clone()),
+    })
 }
 
 impl ValidEnsemble {
@@ -203,6 +233,7 @@ pub fn validate(
             .annotations
             .as_ref()
             .and_then(|a| a.get(labels::RESTART_AT).cloned()),
+        accept_data_loss: accept_request(&ensemble.metadata),
         context: context.clone(),
     })
 }

@@ -199,6 +199,8 @@ impl Operator {
                 // Nothing that is planned depends on them; they make a pod refuse an old copy of its
                 // volume, which this world does not have.
                 epochs: BTreeMap::new(),
+                // Nobody accepts a loss here: no write is lost as long as nobody says so.
+                acceptance: None,
             }),
             ..Default::default()
         })

@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result, bail};
 use bellwether_api::labels;
 use bellwether_ensemble::desired::claims::data_claim;
 use bellwether_ensemble::desired::stateful_set::INITIALIZE;
-use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, parse_epochs, short_hash};
+use bellwether_ensemble::desired::{
+    DesiredObject, ObjectKind, Write, parse_acceptance, parse_epochs, short_hash,
+};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, Revision, StatefulSetObservation,
 };
@@ -145,6 +147,7 @@ impl Objects {
                 initialize: get("initialize").parse().ok(),
                 until: until.and_then(|s| Timestamp::from_second(s).ok()),
                 epochs: parse_epochs(get("epochs")),
+                acceptance: parse_acceptance(get("accepted")),
             });
             node.bootstrap()
         } else if self.revisions.insert(object.name.clone()) {

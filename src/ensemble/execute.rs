@@ -23,6 +23,8 @@ pub(crate) struct Outcome {
     pub stateful_set_written: bool,
     /// The step that was carried out.
     pub step: Option<Step>,
+    /// Whether the bootstrap permission was written.
+    pub permission_written: bool,
     /// What ended the pass early.
     pub failure: Option<Error>,
 }
@@ -46,6 +48,8 @@ async fn try_execute(
     for object in &plan.objects {
         let written = write_if_needed(context, gathered, &namespace, object).await?;
         outcome.stateful_set_written |= written && object.kind == ObjectKind::StatefulSet;
+        outcome.permission_written |=
+            written && object.name == bootstrap_config_map(&gathered.ensemble.name_any());
     }
     if let (Some(step), false) = (&plan.step, outcome.stateful_set_written) {
         check_lease(context)?;

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE};
-use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map, observers, parse_epochs};
+use bellwether_ensemble::desired::{
+    ObjectKind, bootstrap_config_map, observers, parse_acceptance, parse_epochs,
+};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, ObserversObservation, PodObservation, PodState,
     Revision, ServerReport, StatefulSetObservation,
@@ -404,5 +406,6 @@ fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
             .and_then(|v| v.parse().ok())
             .and_then(|s| Timestamp::from_second(s).ok()),
         epochs: get("epochs").map_or_else(BTreeMap::new, |v| parse_epochs(v)),
+        acceptance: get("accepted").and_then(|v| parse_acceptance(v)),
     }
 }

@@ -168,6 +168,13 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         let note = format!("Restarting {pod}: {reason}");
         add(EventType::Normal, word, "Restart", note, Some(pod.clone()));
     }
+    if let (Some(accepted), true) = (&plan.accepted, outcome.permission_written) {
+        let note = plan.report.message.clone();
+        let ensemble = gathered.ensemble.name_any();
+        tracing::warn!(%ensemble, token = %accepted.token, by = ?accepted.by, lost = %accepted.lost, permitted = %accepted.members, "a loss of data was accepted");
+        let word = Reason::DataLossAccepted.as_str();
+        add(EventType::Warning, word, "AcceptDataLoss", note, None);
+    }
     let old = gathered.ensemble.status.as_ref();
     if old.and_then(|o| o.phase) != Some(plan.report.phase) {
         let (kind, word) = match plan.report.phase {
@@ -187,6 +194,7 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
     // Trouble that leaves the ensemble serving would show in no phase.
     if let Some(trouble) = &plan.report.trouble
         && plan.report.phase != Phase::Blocked
+        && trouble.reason != Reason::DataLossAccepted
         && !said_before(old, trouble.reason)
     {
         let (word, note) = (trouble.reason.as_str(), trouble.message.clone());

@@ -49,11 +49,33 @@ pub struct ZooKeeperEnsembleStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub members: Vec<MemberStatus>,
+    /// The last loss of data that a person accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_loss_accepted: Option<DataLossAccepted>,
     /// `Ready`, `Available`, `Progressing` and `Degraded`; and `VersionRecommended` where the ZooKeeper
     /// version is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// A loss of data that a person accepted, by the annotation `zookeeper.bellwether.dev/accept-data-loss`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DataLossAccepted {
+    /// The token, which names the loss.
+    pub token: String,
+    /// When the operator recorded it, in UTC.
+    pub at: String,
+    /// The program that set the annotation. Which person ran it is in the API server's audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    /// The server ids of the members whose disks were lost.
+    pub lost: Vec<i32>,
+    /// The server ids of those that were permitted to start with an empty disk and vote.
+    pub permitted: Vec<i32>,
+    /// Whether the ensemble has served since, so that it permits nothing any more.
+    pub over: bool,
 }
 
 /// How many observers there are. They are counted nowhere else in the status.
@@ -217,6 +239,8 @@ pub enum Reason {
     VolumesLost,
     /// A majority of the members has an empty disk.
     DisksLost,
+    /// A person accepted that data is lost, and the ensemble starts again with what is left.
+    DataLossAccepted,
     /// A volume has little room left.
     VolumeNearlyFull,
     /// Volumes are growing to the size that the spec asks for.
@@ -255,6 +279,7 @@ impl Reason {
             Self::VolumesLeftOver => "VolumesLeftOver",
             Self::VolumesLost => "VolumesLost",
             Self::DisksLost => "DisksLost",
+            Self::DataLossAccepted => "DataLossAccepted",
             Self::VolumeNearlyFull => "VolumeNearlyFull",
             Self::VolumesGrowing => "VolumesGrowing",
             Self::VolumeCannotGrow => "VolumeCannotGrow",

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Error, Result, ensure};
 use bellwether_e2e::clients::Clients;
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::load::Load;
@@ -345,29 +345,60 @@ pub(crate) fn a_lost_majority_of_disks_is_told_and_a_person_can_accept_it(
         world.run(&["delete", "pvc", &claim, "--wait=false"])?;
     }
     world.run(&["delete", "pod", "main-1", "main-2", "--wait=false"])?;
-    until("the status says what is lost", PATIENCE, || {
-        let (degraded, reason, message) = ensemble.condition("Degraded")?;
-        let words = ["disks of main-1, main-2 are empty", "main-0 (epoch "];
-        let good = reason == "DisksLost" && words.iter().all(|w| message.contains(w));
-        if good {
-            Ok(())
-        } else {
-            Err(format!("{degraded} {reason}: {message}"))
-        }
-    })?;
-    // As the runbook says. With one empty member the one that is left has a majority of three.
-    let accept = "rm -rf /data/version-2 && touch /data/initialize && kill 1";
-    world.run(&[
-        "exec",
-        "main-1",
-        "-c",
-        "zookeeper",
-        "--",
-        "sh",
-        "-c",
-        accept,
+    let told = |words: &[&str]| {
+        until("the status says what is lost", PATIENCE, || {
+            let (degraded, reason, message) = ensemble.condition("Degraded")?;
+            let good = reason == "DisksLost" && words.iter().all(|w| message.contains(w));
+            good.then_some(message.clone())
+                .ok_or(format!("{degraded} {reason}: {message}"))
+        })
+    };
+    let message = told(&[
+        "disks of main-1, main-2 are empty",
+        "main-0 (epoch ",
+        "accept-data-loss=2-3-",
     ])?;
+    let token = message.split("accept-data-loss=").nth(1);
+    let token = token.and_then(|rest| rest.split(". ").next());
+    let token = token.context("there is no token")?;
+    let before_all = ensemble.uids();
+    let accept = |token: &str| {
+        let annotation = format!("zookeeper.bellwether.dev/accept-data-loss={token}");
+        world.run(&["annotate", "zke", "main", "--overwrite", &annotation])
+    };
+    accept("2-3-0000000000")?;
+    told(&["2-3-0000000000", "accepts nothing of this"])?;
+    ensure!(
+        before_all == ensemble.uids(),
+        "a wrong token restarted a member"
+    );
+    let nobody = permission(world).map_err(Error::msg)?;
+    ensure!(nobody["initialize"] == "", "{nobody}");
+    accept(token)?;
     ensemble.wait_ready(3)?;
+    // Only one empty member may vote: with it the survivor has a majority of three.
+    let status = ensemble.status().map_err(Error::msg)?;
+    let accepted = &status["dataLossAccepted"];
+    ensure!(
+        accepted["token"] == token
+            && accepted["lost"] == json!([2, 3])
+            && accepted["permitted"] == json!([2])
+            && accepted["by"] == "kubectl-annotate",
+        "the status says {accepted}"
+    );
+    let closed = permission(world).map_err(Error::msg)?;
+    ensure!(closed["initialize"] == "", "{closed}");
+    until("the acceptance is over", PATIENCE, || {
+        let status = ensemble.status()?;
+        let over = status["dataLossAccepted"]["over"] == true;
+        over.then_some(()).ok_or(status.to_string())
+    })?;
+    until("there is an event", PATIENCE, || {
+        let query = ["get", "events.events.k8s.io", "-o", "json"];
+        let events = world.run(&query).map_err(|e| e.to_string())?;
+        let good = events.contains("\"DataLossAccepted\"") && events.contains(token);
+        good.then_some(()).ok_or("none".to_owned())
+    })?;
     let after = writes(&clients, ensemble)?;
     ensure!(after == before, "{before} writes before, {after} after");
     Ok(())

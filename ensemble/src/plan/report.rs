@@ -8,8 +8,9 @@ use bellwether_api::ensemble::{MemberRole, Phase};
 
 use crate::desired::pod_name;
 use crate::ids::{ServerId, Voters};
-use crate::observation::{PodObservation, PodState, Revision, ServerReport};
+use crate::observation::{Acceptance, PodObservation, PodState, Revision, ServerReport};
 use crate::plan::Step;
+use crate::plan::loss::Decision;
 use crate::plan::membership::Change;
 use crate::plan::roll::Roll;
 use crate::plan::view::{Member, View};
@@ -149,6 +150,8 @@ pub struct Report {
     pub trouble: Option<Trouble>,
     /// Volumes that are growing, in words.
     pub growing: Option<String>,
+    /// The last loss of data that a person accepted.
+    pub accepted: Option<Acceptance>,
 }
 
 impl Report {
@@ -164,6 +167,7 @@ impl Report {
             available: false,
             trouble: None,
             growing: None,
+            accepted: None,
         }
     }
 
@@ -185,11 +189,19 @@ impl Report {
         }
     }
 
-    /// Says that the operator cannot go on before a person acted.
-    pub fn block(&mut self, trouble: Trouble) {
-        self.phase = Phase::Blocked;
+    /// Says that a majority of the disks is lost: the operator cannot go on before a person acted, or
+    /// a person did and it goes on.
+    pub fn loss(&mut self, loss: &Decision) {
+        self.accepted = loss.acceptance.clone();
+        let Some(trouble) = &loss.trouble else { return };
+        self.phase = match &loss.acceptance {
+            Some(accepted) if !accepted.over && trouble.reason == Reason::DataLossAccepted => {
+                Phase::Recovering
+            }
+            _ => Phase::Blocked,
+        };
         self.message = trouble.message.clone();
-        self.trouble = Some(trouble);
+        self.trouble = Some(trouble.clone());
     }
 
     /// Says that nothing is carried out.
@@ -264,6 +276,7 @@ pub fn compose(
         available: view.leader.is_some(),
         trouble,
         growing: None,
+        accepted: None,
     }
 }
 

@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
 
+use super::permission::{PERMISSION, closed, open_permission};
 use super::report::{Report, Trouble};
 use super::volumes::{self, Recorded};
-use super::{PERMISSION, Plan, SOON, open_permission};
+use super::{Plan, SOON};
 use crate::desired::{self, claims, config, services, stateful_set};
 use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, Revision};
@@ -26,7 +27,7 @@ enum Start {
         /// How many pods it wants.
         replicas: u16,
         /// Who may start with an empty disk.
-        permission: BootstrapPermission,
+        permission: Box<BootstrapPermission>,
         /// What happens, for people.
         message: String,
     },
@@ -73,6 +74,7 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
         prune: Vec::new(),
         growth: Vec::new(),
         step: None,
+        accepted: None,
         report,
         requeue: SOON,
     }
@@ -85,7 +87,7 @@ fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     let open = observation
         .bootstrap
         .as_ref()
-        .and_then(|b| b.initialize.clone());
+        .and_then(|b| b.first_start().cloned());
     if let Some(going) = observation.claims.iter().find(|c| c.terminating) {
         return Start::Wait(format!(
             "Volume claim {} is being deleted; members are created when it is gone.",
@@ -137,17 +139,8 @@ fn create(
         replicas: size.max(pods),
         voters,
         initialize,
-        permission,
+        permission: Box::new(permission),
         message,
-    }
-}
-
-/// Nobody may start with an empty disk and a vote; what is known of epochs stays.
-fn closed(observation: &Observation) -> BootstrapPermission {
-    let map = observation.bootstrap.as_ref();
-    BootstrapPermission {
-        epochs: map.map(|b| b.epochs.clone()).unwrap_or_default(),
-        ..Default::default()
     }
 }
 
@@ -199,11 +192,10 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     };
     let pods = observation.pods.iter().map(|p| p.ordinal + 1).max();
     let open = observation.bootstrap.as_ref();
-    let permission = open
-        .and_then(|b| b.initialize.clone())
-        .map_or_else(BootstrapPermission::default, |initialize| {
-            open_permission(observation, initialize)
-        });
+    let permission = open.and_then(|b| b.first_start().cloned()).map_or_else(
+        || closed(observation),
+        |initialize| open_permission(observation, initialize),
+    );
     let message = format!(
         "The StatefulSet is gone; creating it again for the members {{{}}}.",
         chosen.voters

@@ -104,6 +104,8 @@ pub struct View<'a> {
     pub now: Timestamp,
     /// The safety rules that hold: all of them, but for the model check.
     pub rules: Rules,
+    /// The ensemble's name.
+    pub ensemble: &'a str,
     id_offset: u16,
 }
 
@@ -114,7 +116,7 @@ impl<'a> View<'a> {
     /// The first thing that makes no sense.
     pub fn new(
         rules: Rules,
-        ensemble: &ValidEnsemble,
+        ensemble: &'a ValidEnsemble,
         observation: &'a Observation,
         set: &'a StatefulSetObservation,
     ) -> Result<Self, Unknown> {
@@ -183,6 +185,7 @@ impl<'a> View<'a> {
             claims_agree: volumes::agree(&observation.claims, &template.voters),
             now: observation.now,
             rules,
+            ensemble: &ensemble.name,
             id_offset: ensemble.id_offset,
         })
     }

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use bellwether_api::ensemble::{Config, MemberRole};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use bellwether_ensemble::desired::stateful_set::INITIALIZE;
-use bellwether_ensemble::desired::{ObjectKind, Write, parse_epochs, short_hash};
+use bellwether_ensemble::desired::{ObjectKind, Write, parse_acceptance, parse_epochs, short_hash};
 use bellwether_ensemble::observation::{
-    BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision, ServerReport,
-    StatefulSetObservation,
+    Acceptance, BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision,
+    ServerReport, StatefulSetObservation,
 };
 use bellwether_ensemble::plan::{Expect, Step};
 use bellwether_ensemble::safety::{can_join, holds_majority};
@@ -66,6 +66,12 @@ pub(crate) struct World {
     pub(crate) claims_frozen: bool,
     /// How full every volume is.
     pub(crate) usage: Usage,
+    /// Members that do not say what is on their disks, by ordinal.
+    pub(crate) silent: BTreeSet<u16>,
+    /// Whether new pods see no permission yet.
+    pub(crate) stale_permission: bool,
+    /// Unique ids of claims.
+    claim_uids: BTreeMap<u16, u32>,
 }
 
 fn template_revision(template: &Value) -> Revision {
@@ -114,6 +120,9 @@ impl World {
                 total: 8 << 30,
                 free: 7 << 30,
             },
+            silent: BTreeSet::new(),
+            stale_permission: false,
+            claim_uids: BTreeMap::new(),
         }
     }
 
@@ -202,10 +211,50 @@ impl World {
     /// A volume claim is lost, and with it the disk.
     pub(crate) fn lose_claim(&mut self, ordinal: u16) {
         self.claims.remove(&ordinal);
+        self.claim_uids.remove(&ordinal);
         self.disks.remove(&ordinal);
         self.pods.remove(&ordinal);
         self.elections();
         self.quiet = 0;
+    }
+
+    /// Somebody sets the annotation that accepts a loss.
+    pub(crate) fn accept(&mut self, token: &str) {
+        let annotations = self.ensemble.metadata.annotations.get_or_insert_default();
+        annotations.insert(labels::ACCEPT_DATA_LOSS.to_owned(), token.to_owned());
+        self.quiet = 0;
+    }
+
+    /// The token that the status gives.
+    pub(crate) fn token(&self) -> Option<String> {
+        let (_, message) = self.trouble()?;
+        let (_, rest) = message.split_once("accept-data-loss=")?;
+        Some(rest.split(". ").next()?.to_owned())
+    }
+
+    /// The members that may start with an empty disk, and what was accepted last.
+    pub(crate) fn permission(&self) -> (String, Option<Acceptance>) {
+        let map = self.bootstrap.as_ref().unwrap();
+        let ids = map.initialize.as_ref().map(ToString::to_string);
+        (ids.unwrap_or_default(), map.acceptance.clone())
+    }
+
+    /// Whether the last plan accepted a loss.
+    pub(crate) fn accepts(&self) -> bool {
+        self.last.as_ref().is_some_and(|p| p.accepted.is_some())
+    }
+
+    /// The leader's server id.
+    pub(crate) fn leader(&self) -> Option<u16> {
+        let leads = |(o, p): &(&u16, &Pod)| p.following == Some(ServerId(**o + 1));
+        self.pods.iter().find(leads).map(|(o, _)| o + 1)
+    }
+
+    /// Writes a transaction to these disks.
+    pub(crate) fn write(&mut self, ordinals: &[u16]) {
+        for ordinal in ordinals {
+            *self.disks.get_mut(ordinal).unwrap() += 1;
+        }
     }
 
     /// What the report says is wrong.
@@ -382,7 +431,7 @@ impl World {
             created: Timestamp::from_second(self.now - i64::from(pod.age)).unwrap(),
             node: None,
             server: self.report(*ordinal, pod),
-            volumes: Some(VolumeReport {
+            volumes: (!self.silent.contains(ordinal)).then(|| VolumeReport {
                 has_database: self.disks.contains_key(ordinal),
                 current_epoch: self.disks.get(ordinal).map(|zxid| zxid >> 32),
                 accepted_epoch: None,
@@ -407,7 +456,7 @@ impl World {
             .map(|(ordinal, voters)| ClaimObservation {
                 name: format!("data-zk-{ordinal}"),
                 ordinal: *ordinal,
-                uid: ordinal.to_string(),
+                uid: self.claim_uids[ordinal].to_string(),
                 voters: voters.clone(),
                 terminating: false,
                 requested: None,
@@ -453,6 +502,7 @@ impl World {
                             .ok()
                             .and_then(|s| Timestamp::from_second(s).ok()),
                         epochs: parse_epochs(get("epochs")),
+                        acceptance: parse_acceptance(get("accepted")),
                     });
                 }
                 (ObjectKind::ConfigMap, _) => {
@@ -557,11 +607,13 @@ impl World {
             || self
                 .bootstrap
                 .as_ref()
+                .filter(|_| !self.stale_permission)
                 .is_some_and(|b| b.initialize.as_ref().is_some_and(|v| v.contains(id)));
         if permitted {
             self.disks.entry(ordinal).or_insert(0);
         }
         self.claims.entry(ordinal).or_default();
+        self.claim_uids.entry(ordinal).or_insert(self.uids);
         let image = set.template["spec"]["containers"][0]["image"]
             .as_str()
             .unwrap()
