@@ -85,8 +85,9 @@ pub fn render(
         ),
         ("logback.xml".to_owned(), LOGBACK.to_owned()),
     ]);
+    let of_a_voter = zoo_cfg(ensemble, voters, None);
     for id in voters.iter() {
-        files.insert(format!("zoo-{id}.cfg"), zoo_cfg(ensemble, voters, None));
+        files.insert(format!("zoo-{id}.cfg"), of_a_voter.clone());
     }
     // A member that leaves and restarts before it is gone must not vote; an observer never does.
     if let Some(last) = voters.last() {
