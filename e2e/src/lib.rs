@@ -1,5 +1,6 @@
 //! What the end-to-end tests are made of.
 //!
+//! * [`mod@bench`]: what changes cost, compared with other ways to carry them out;
 //! * [`kubectl`]: commands, as a user types them;
 //! * [`watch`]: a kind of object in one namespace, kept current, with its history;
 //! * [`wait`]: conditions with a deadline; no test sleeps to be on the safe side;
@@ -10,6 +11,7 @@
 //! * [`demo`]: the demonstration of `cargo xtask demo`;
 //! * [`history`]: what the operator did to the pods, read from the watch.
 
+pub mod bench;
 pub mod clients;
 pub mod demo;
 pub mod election;

@@ -24,6 +24,8 @@ pub struct Load<'w> {
 pub struct Verdict {
     /// How many writes were acknowledged.
     pub acknowledged: u64,
+    /// When each of them was acknowledged, in Unix seconds.
+    pub acknowledged_at: Vec<f64>,
     /// What `verify.py` printed.
     pub verified: Value,
     /// What `watch_roles.py` printed at its end.
@@ -38,8 +40,19 @@ impl<'w> Load<'w> {
     /// Starts both, and waits until the first writes are acknowledged. `largest` is the largest
     /// size that the ensemble is going to have.
     pub fn start(clients: Clients<'w>, ensemble: Ensemble<'w>, largest: u16) -> Result<Self> {
+        Self::start_sampling(clients, ensemble, largest, "0.25")
+    }
+
+    /// The same, with roles sampled every `interval` seconds.
+    pub fn start_sampling(
+        clients: Clients<'w>,
+        ensemble: Ensemble<'w>,
+        largest: u16,
+        interval: &str,
+    ) -> Result<Self> {
         let members = ensemble.members(largest);
-        let roles = clients.python("roles", "watch_roles.py", &["--members", &members])?;
+        let arguments = ["--members", &members, "--interval", interval];
+        let roles = clients.python("roles", "watch_roles.py", &arguments)?;
         let service = ensemble.service();
         let arguments = ["--hosts", &service, "--path", PATH, "--out", RECORD];
         let writer = clients.python("writer", "writer.py", &arguments)?;
@@ -64,6 +77,15 @@ impl<'w> Load<'w> {
             .context("counting the acknowledged writes")
     }
 
+    /// When each write was acknowledged, in Unix seconds.
+    fn acknowledged_at(&self) -> Result<Vec<f64>> {
+        let text = self.clients.output(&["cat", RECORD])?;
+        let records = text.lines().filter_map(|l| serde_json::from_str(l).ok());
+        Ok(records
+            .filter_map(|record: Value| record["time"].as_f64())
+            .collect())
+    }
+
     /// Waits for so many more acknowledged writes.
     pub fn wait_writes(&self, more: u64) -> Result<()> {
         let begin = self.acknowledged().unwrap_or(0);
@@ -81,6 +103,13 @@ impl<'w> Load<'w> {
         )
     }
 
+    /// The samples of roles so far, where they changed.
+    pub fn roles(&self) -> Vec<Value> {
+        let mut lines = self.roles.lines();
+        lines.retain(|l| l["event"] == "role");
+        lines
+    }
+
     /// Ends both, and reads every acknowledged write back from each of `size` members.
     pub fn finish(self, size: u16) -> Result<Verdict> {
         let members = self.ensemble.members(size);
@@ -90,12 +119,26 @@ impl<'w> Load<'w> {
     /// As [`Self::finish`], with the members given as hosts and ports.
     pub fn finish_at(self, members: &str) -> Result<Verdict> {
         self.wait_writes(10)?;
-        let writer = self.writer.stop()?;
-        let roles = self.roles.stop()?;
+        let verdict = self.finish_as_it_is(members)?;
         ensure!(
-            writer["event"] == "summary",
-            "the writer ended with {writer}"
+            verdict.writer["event"] == "summary",
+            "the writer ended with {}",
+            verdict.writer
         );
+        Ok(verdict)
+    }
+
+    /// The same for an ensemble that may have come to harm: the writer may wait for it for ever.
+    pub fn finish_as_it_is(self, members: &str) -> Result<Verdict> {
+        let writer = match self.writer.stop() {
+            Ok(last) => last,
+            Err(_) => {
+                // It may have ended meanwhile.
+                let _ = self.writer.kill();
+                Value::Null
+            }
+        };
+        let roles = self.roles.stop()?;
         ensure!(
             roles["event"] == "summary",
             "the sampler of roles ended with {roles}"
@@ -113,14 +156,10 @@ impl<'w> Load<'w> {
         let verified: Value = serde_json::from_str(text.trim()).context(text.clone())?;
         Ok(Verdict {
             acknowledged: verified["acknowledged"].as_u64().unwrap_or(0),
+            acknowledged_at: self.acknowledged_at()?,
+            samples: self.roles(),
             verified,
             roles,
-            samples: self
-                .roles
-                .lines()
-                .into_iter()
-                .filter(|l| l["event"] == "role")
-                .collect(),
             writer,
         })
     }
@@ -147,6 +186,11 @@ impl Verdict {
             "a member could not be read: {}",
             self.verified
         );
+        self.assert_one_leader()
+    }
+
+    /// Never could two leaders commit.
+    pub fn assert_one_leader(&self) -> Result<()> {
         let two = !self.roles["sameEpoch"]
             .as_object()
             .is_some_and(serde_json::Map::is_empty)

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod bench;
 mod build;
 mod check;
 mod cluster;
@@ -37,6 +38,9 @@ enum Command {
     Test(testing::Arguments),
     /// Check the planner against every state of an abstract world
     Model(model::Arguments),
+    /// Measure what changes cost, compared with a plain StatefulSet and with the best order by hand
+    #[command(subcommand)]
+    Bench(bench::Command),
     /// Formatting, lints, documentation, generated files, dependencies
     Check,
     /// Write everything in the tree that is generated: CRDs, API reference, chart values
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Command::Demo => demo::demo(&arguments.target).map(done),
         Command::Test(test) => testing::test(&test, &arguments.target).map(done),
         Command::Model(arguments) => model::model(&arguments).map(done),
+        Command::Bench(bench) => bench::bench(&bench, &arguments.target).map(done),
         Command::Check => check::check().map(done),
         Command::Gen => generate::generate().map(done),
         Command::Dist { release } => build::dist(release).map(done),

@@ -1,0 +1,84 @@
+//! Benchmarks: what a change costs the clients, and how long it takes, compared with a plain
+//! StatefulSet and with the best order driven by hand.
+//!
+//! * [`roll`]: `cargo xtask bench roll`, a restart of every member;
+//! * [`resize`]: `cargo xtask bench resize`, changes of size;
+//! * [`plain`]: the StatefulSet without the operator, made from what the operator rendered;
+//! * [`subject`]: one ensemble under load, and what is measured of it;
+//! * [`table`]: every run, medians and ratios.
+//!
+//! All ways run one after the other in every repetition, so that the noise of the machine hits all of
+//! them alike; ratios count more than seconds.
+
+pub mod plain;
+pub mod resize;
+pub mod roll;
+pub mod subject;
+pub mod table;
+
+use std::fmt;
+
+use anyhow::Result;
+
+use crate::kubectl::Kubectl;
+use crate::world::World;
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How often each change is measured in every way.
+    pub repetitions: u16,
+    /// Whether what happened in each run is printed, with times.
+    pub timeline: bool,
+}
+
+/// How a change is carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    /// By the operator.
+    Operator,
+    /// By the StatefulSet controller's `RollingUpdate`, as a Helm chart's upgrade does.
+    Plain,
+    /// By hand in the best order, on an `OnDelete` StatefulSet: what a change takes at the least when
+    /// servers are restarted as they are.
+    Hand,
+}
+
+/// All ways, in the order in which they run.
+pub const WAYS: [Way; 3] = [Way::Operator, Way::Plain, Way::Hand];
+
+impl Way {
+    /// A word for names of objects.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Operator => "operator",
+            Self::Plain => "plain",
+            Self::Hand => "hand",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Operator => "operator",
+            Self::Plain => "plain StatefulSet",
+            Self::Hand => "by hand (floor)",
+        })
+    }
+}
+
+/// Runs something in a namespace of its own, and removes the namespace whatever comes of it.
+fn in_namespace<T>(
+    kubectl: &Kubectl,
+    namespace: &str,
+    run: impl FnOnce(&World) -> Result<T>,
+) -> Result<T> {
+    // A run that was interrupted may have left it.
+    let left = ["delete", "namespace", namespace, "--ignore-not-found"];
+    kubectl.run(&left)?;
+    let world = World::named(kubectl, namespace)?;
+    let result = run(&world);
+    world.remove();
+    result
+}

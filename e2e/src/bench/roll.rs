@@ -1,0 +1,67 @@
+//! A restart of every member: `kubectl rollout restart`.
+
+use anyhow::Result;
+
+use super::plain::{NAME, Pattern};
+use super::subject::{Measured, Subject};
+use super::table::Table;
+use super::{Options, WAYS, Way, in_namespace};
+use crate::kubectl::Kubectl;
+
+/// The size of the ensemble.
+const SIZE: u16 = 3;
+
+/// Measures it in every way, and prints the table.
+///
+/// # Errors
+/// When a run could not be carried out, or the operator lost a write; all others are printed still.
+pub fn run(kubectl: &Kubectl, options: Options) -> Result<()> {
+    let pattern = Pattern::read(kubectl)?;
+    let title = format!("Rolling restart of {SIZE} members");
+    let mut table = Table::new(&title);
+    for repetition in 1..=options.repetitions {
+        for way in WAYS {
+            table.add(
+                repetition,
+                way,
+                once(kubectl, options, &pattern, way, repetition),
+            );
+        }
+    }
+    table.print();
+    table.assert_safe()
+}
+
+fn once(
+    kubectl: &Kubectl,
+    options: Options,
+    pattern: &Pattern,
+    way: Way,
+    repetition: u16,
+) -> Result<Measured> {
+    let namespace = format!("bench-roll-{}-{repetition}", way.word());
+    in_namespace(kubectl, &namespace, |world| {
+        let subject = Subject::start(world, options, way, pattern, SIZE, SIZE)?;
+        subject.measure(SIZE, |subject| {
+            let target = format!("statefulset/{NAME}");
+            world.run(&["rollout", "restart", &target])?;
+            if way == Way::Hand {
+                by_hand(subject, SIZE)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+/// The best order: followers by ordinal, each waited for, and the leader last.
+fn by_hand(subject: &Subject<'_>, size: u16) -> Result<()> {
+    let leader = subject.leader()?;
+    for ordinal in 0..size {
+        let pod = subject.ensemble().pod(ordinal);
+        if pod != leader {
+            subject.restart(&pod)?;
+        }
+    }
+    // Nothing but its own restart takes the lead from it.
+    subject.restart(&leader)
+}

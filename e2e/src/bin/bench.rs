@@ -1,0 +1,24 @@
+//! The benchmarks that `cargo xtask bench` runs, on a cluster with the operator installed.
+
+use anyhow::{Context as _, bail};
+use bellwether_e2e::bench::{Options, resize, roll};
+use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
+
+fn main() -> anyhow::Result<()> {
+    let kubectl = Kubectl::from_environment()
+        .with_context(|| format!("{VARIABLE} is not set: run `cargo xtask bench`"))?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let [what, repetitions, rest @ ..] = words.as_slice() else {
+        bail!("run `cargo xtask bench`");
+    };
+    let options = Options {
+        repetitions: repetitions.parse()?,
+        timeline: rest.contains(&"--timeline"),
+    };
+    match *what {
+        "roll" => roll::run(&kubectl, options),
+        "resize" => resize::run(&kubectl, options),
+        other => bail!("there is no benchmark {other}: run `cargo xtask bench`"),
+    }
+}
