@@ -9,13 +9,19 @@ use crate::wait::until;
 
 const PATH: &str = "/e2e/writes";
 const RECORD: &str = "/tmp/acknowledged";
+/// Each writer has so many numbers of its own.
+const NUMBERS: u32 = 100_000_000;
+
+fn record(writer: u32) -> String {
+    format!("{RECORD}-{writer}")
+}
 
 /// A writer and a sampler of roles that run while something is changed.
 #[derive(Debug)]
 pub struct Load<'w> {
     clients: Clients<'w>,
     ensemble: Ensemble<'w>,
-    writer: Client<'w>,
+    writers: Vec<Client<'w>>,
     roles: Client<'w>,
 }
 
@@ -24,15 +30,15 @@ pub struct Load<'w> {
 pub struct Verdict {
     /// How many writes were acknowledged.
     pub acknowledged: u64,
-    /// When each of them was acknowledged, in Unix seconds.
-    pub acknowledged_at: Vec<f64>,
+    /// When each of them was acknowledged, in Unix seconds: a list for each writer.
+    pub acknowledged_at: Vec<Vec<f64>>,
     /// What `verify.py` printed.
     pub verified: Value,
     /// What `watch_roles.py` printed at its end.
     pub roles: Value,
     /// Its samples, where they changed.
     pub samples: Vec<Value>,
-    /// What `writer.py` printed at its end.
+    /// What the first `writer.py` printed at its end.
     pub writer: Value,
 }
 
@@ -40,27 +46,36 @@ impl<'w> Load<'w> {
     /// Starts both, and waits until the first writes are acknowledged. `largest` is the largest
     /// size that the ensemble is going to have.
     pub fn start(clients: Clients<'w>, ensemble: Ensemble<'w>, largest: u16) -> Result<Self> {
-        Self::start_sampling(clients, ensemble, largest, "0.25")
+        Self::start_many(clients, ensemble, largest, 1, "0.25")
     }
 
-    /// The same, with roles sampled every `interval` seconds.
-    pub fn start_sampling(
+    /// The same with several writers, each on a connection of its own, and with roles sampled every
+    /// `interval` seconds.
+    pub fn start_many(
         clients: Clients<'w>,
         ensemble: Ensemble<'w>,
         largest: u16,
+        writers: u32,
         interval: &str,
     ) -> Result<Self> {
         let members = ensemble.members(largest);
         let arguments = ["--members", &members, "--interval", interval];
         let roles = clients.python("roles", "watch_roles.py", &arguments)?;
         let service = ensemble.service();
-        let arguments = ["--hosts", &service, "--path", PATH, "--out", RECORD];
-        let writer = clients.python("writer", "writer.py", &arguments)?;
-        writer.wait_event("writing")?;
+        let mut started = Vec::new();
+        for writer in 0..writers {
+            let (out, first) = (record(writer), (writer * NUMBERS).to_string());
+            let arguments = ["--hosts", &service, "--path", PATH];
+            let arguments = [&arguments[..], &["--out", &out, "--first", &first]].concat();
+            started.push(clients.python(&format!("writer-{writer}"), "writer.py", &arguments)?);
+        }
+        for writer in &started {
+            writer.wait_event("writing")?;
+        }
         let load = Self {
             clients,
             ensemble,
-            writer,
+            writers: started,
             roles,
         };
         load.wait_writes(20)?;
@@ -71,15 +86,15 @@ impl<'w> Load<'w> {
     pub fn acknowledged(&self) -> Result<u64> {
         let text = self
             .clients
-            .output(&["sh", "-c", &format!("wc -l < {RECORD}")])?;
+            .output(&["sh", "-c", &format!("cat {RECORD}-* | wc -l")])?;
         text.trim()
             .parse()
             .context("counting the acknowledged writes")
     }
 
-    /// When each write was acknowledged, in Unix seconds.
-    fn acknowledged_at(&self) -> Result<Vec<f64>> {
-        let text = self.clients.output(&["cat", RECORD])?;
+    /// When each write of one writer was acknowledged, in Unix seconds.
+    fn acknowledged_at(&self, writer: u32) -> Result<Vec<f64>> {
+        let text = self.clients.output(&["cat", &record(writer)])?;
         let records = text.lines().filter_map(|l| serde_json::from_str(l).ok());
         Ok(records
             .filter_map(|record: Value| record["time"].as_f64())
@@ -130,37 +145,35 @@ impl<'w> Load<'w> {
 
     /// The same for an ensemble that may have come to harm: the writer may wait for it for ever.
     pub fn finish_as_it_is(self, members: &str) -> Result<Verdict> {
-        let writer = match self.writer.stop() {
-            Ok(last) => last,
-            Err(_) => {
+        let mut ends = Vec::new();
+        for writer in &self.writers {
+            ends.push(writer.stop().unwrap_or_else(|_| {
                 // It may have ended meanwhile.
-                let _ = self.writer.kill();
+                let _ = writer.kill();
                 Value::Null
-            }
-        };
+            }));
+        }
         let roles = self.roles.stop()?;
         ensure!(
             roles["event"] == "summary",
             "the sampler of roles ended with {roles}"
         );
-        let text = self.clients.output(&[
-            "python3",
-            "/clients/verify.py",
-            "--members",
-            members,
-            "--path",
-            PATH,
-            "--acknowledged",
-            RECORD,
-        ])?;
+        let records: Vec<String> = (0..).map(record).take(self.writers.len()).collect();
+        let mut verify = vec!["python3", "/clients/verify.py", "--members", members];
+        verify.extend(["--path", PATH, "--acknowledged"]);
+        verify.extend(records.iter().map(String::as_str));
+        let text = self.clients.output(&verify)?;
         let verified: Value = serde_json::from_str(text.trim()).context(text.clone())?;
+        let writers = (0..).take(self.writers.len());
         Ok(Verdict {
             acknowledged: verified["acknowledged"].as_u64().unwrap_or(0),
-            acknowledged_at: self.acknowledged_at()?,
+            acknowledged_at: writers
+                .map(|w| self.acknowledged_at(w))
+                .collect::<Result<_>>()?,
             samples: self.roles(),
             verified,
             roles,
-            writer,
+            writer: ends.into_iter().next().unwrap_or_default(),
         })
     }
 }

@@ -22,18 +22,23 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a whole change may take. A plain StatefulSet whose members elected two leaders never
 /// ends it.
 const WHOLE_CHANGE: Duration = Duration::from_secs(180);
-/// The shortest time without an acknowledged write that is added to the total, in seconds.
+/// The shortest time without an acknowledged write that is added to a total, in seconds.
 const NOTABLE: f64 = 0.3;
+/// How many clients write, each on a connection of its own: with few, it would be luck whether all
+/// of them are connected to the member that restarts.
+const WRITERS: u32 = 4;
 
 /// What one run came to.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// Who carried the change out.
     pub way: Way,
-    /// The longest time without an acknowledged write during the change, in seconds.
+    /// The longest time in which nobody's write was acknowledged during the change, in seconds.
     pub longest_gap: f64,
     /// The sum of all such times of at least 0.3 s: shorter ones are the machine's noise.
     pub total_gap: f64,
+    /// The same for one client, on average: it also counts when its own member restarts.
+    pub client_gap: f64,
     /// From the change to the last member serving under it, in seconds; `None` if it did not come to
     /// that within three minutes.
     pub wall: Option<f64>,
@@ -85,7 +90,7 @@ impl<'w> Subject<'w> {
                 Ensemble::new(world, NAME)
             }
         };
-        let load = Load::start_sampling(clients, ensemble, largest, SAMPLING)?;
+        let load = Load::start_many(clients, ensemble, largest, WRITERS, SAMPLING)?;
         let subject = Self {
             world,
             way,
@@ -242,11 +247,14 @@ impl<'w> Subject<'w> {
         let (way, timeline) = (self.way, self.timeline);
         let members = self.ensemble.members(size);
         let verdict = self.load.finish_as_it_is(&members)?;
-        let gaps = gaps(&verdict.acknowledged_at, from, to);
+        let mut all = verdict.acknowledged_at.concat();
+        all.sort_by(f64::total_cmp);
+        let of_all = gaps(&all, from, to);
         if timeline {
-            print_timeline(from, &verdict, &deleted, &gaps);
+            print_timeline(from, &verdict, &deleted, &of_all);
         }
-        let gaps: Vec<f64> = gaps.into_iter().map(|(_, seconds)| seconds).collect();
+        let clients = verdict.acknowledged_at.iter();
+        let of_clients: f64 = clients.map(|times| total(&gaps(times, from, to))).sum();
         let during = leaders(&verdict.samples, from, f64::INFINITY);
         let changes = during.difference(&before).count();
         let harm = verdict.assert_one_leader().is_err();
@@ -254,8 +262,9 @@ impl<'w> Subject<'w> {
         let unread = verdict.verified["unread"].as_array();
         Ok(Measured {
             way,
-            longest_gap: gaps.iter().copied().fold(0.0, f64::max),
-            total_gap: gaps.iter().filter(|gap| **gap >= NOTABLE).sum(),
+            longest_gap: of_all.iter().map(|(_, gap)| *gap).fold(0.0, f64::max),
+            total_gap: total(&of_all),
+            client_gap: of_clients / f64::from(WRITERS),
             wall: ended.is_ok().then_some(wall),
             leader_changes: changes,
             restarts: deleted.len(),
@@ -297,6 +306,12 @@ fn gaps(acknowledged_at: &[f64], from: f64, to: f64) -> Vec<(f64, f64)> {
         all.push((last.max(from), to - last.max(from)));
     }
     all
+}
+
+/// The sum of the notable ones.
+fn total(gaps: &[(f64, f64)]) -> f64 {
+    let notable = gaps.iter().map(|(_, gap)| *gap).filter(|g| *g >= NOTABLE);
+    notable.sum()
 }
 
 /// What happened, in seconds since the change was asked for.

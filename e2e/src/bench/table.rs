@@ -43,7 +43,7 @@ impl Table {
     pub fn print(&self) {
         println!("\n== {}\n", self.title);
         println!(
-            "  run     way                  longest gap s  total gap s   wall s  leader changes  restarts  acknowledged    lost  two leaders s"
+            "  run     way                  longest gap s  total gap s  one client s   wall s  leader changes  restarts  acknowledged    lost  two leaders s"
         );
         for way in WAYS {
             for (repetition, run) in self.runs.iter().filter(|(_, run)| run.way == way) {
@@ -73,10 +73,11 @@ impl Table {
                 _ => "-".to_owned(),
             };
             println!(
-                "  / floor {:<20} {:>13.2}  {:>11.2}  {wall:>7}",
+                "  / floor {:<20} {:>13.2}  {:>11.2}  {:>12.2}  {wall:>7}",
                 way.to_string(),
                 median.longest_gap / floor.longest_gap,
                 median.total_gap / floor.total_gap,
+                median.client_gap / floor.client_gap,
             );
         }
     }
@@ -96,6 +97,7 @@ impl Table {
         Some(Measured {
             longest_gap: of(&|r| r.longest_gap),
             total_gap: of(&|r| r.total_gap),
+            client_gap: of(&|r| r.client_gap),
             wall: wall.is_finite().then_some(wall),
             leader_changes: usize::try_from(count(&|r| r.leader_changes as u64))
                 .unwrap_or_default(),
@@ -146,10 +148,11 @@ fn line(run: &str, measured: &Measured) -> String {
         .map_or("never".to_owned(), |w| format!("{w:.1}"));
     let lost = measured.lost.map_or("unread".to_owned(), |l| l.to_string());
     format!(
-        "  {run:<7} {:<20} {:>13.2}  {:>11.2}  {wall:>7}  {:>14}  {:>8}  {:>12}  {lost:>6}  {:>13.1}",
+        "  {run:<7} {:<20} {:>13.2}  {:>11.2}  {:>12.2}  {wall:>7}  {:>14}  {:>8}  {:>12}  {lost:>6}  {:>13.1}",
         measured.way.to_string(),
         measured.longest_gap,
         measured.total_gap,
+        measured.client_gap,
         measured.leader_changes,
         measured.restarts,
         measured.acknowledged,
@@ -166,6 +169,7 @@ mod tests {
             way,
             longest_gap: 1.0,
             total_gap: 2.0,
+            client_gap: 2.0,
             wall,
             leader_changes: 1,
             restarts: 3,
