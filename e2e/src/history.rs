@@ -165,9 +165,70 @@ pub fn assert_leader_last(deletions: &[Deletion], verdict: &Verdict) -> Result<(
     Ok(())
 }
 
+/// How long the watch and the samples of roles may be behind what the operator saw, in seconds.
+const BEHIND: f64 = 2.0;
+
+/// Whenever a member's pod was deleted, the others that had joined held a majority of every server
+/// list that was in use; of one with two servers nobody can be missed.
+pub fn assert_quorum_kept(history: &[Event], verdict: &Verdict) -> Result<()> {
+    let at = |event: &Event| {
+        let since = event.at.duration_since(UNIX_EPOCH);
+        since.map_or(0.0, |d| d.as_secs_f64())
+    };
+    // By pod: since when this one is there, and its server list.
+    let mut members: BTreeMap<&str, (f64, &str, &str)> = BTreeMap::new();
+    for event in history.iter().filter(|e| is_member(e)) {
+        let going = event.deleted || !event.object["metadata"]["deletionTimestamp"].is_null();
+        if !going {
+            let notes = &event.object["metadata"]["annotations"];
+            let list = notes["zookeeper.bellwether.dev/voters"].as_str();
+            let of_this = members.entry(event.name()).or_insert((at(event), "", ""));
+            if of_this.1 != event.uid() {
+                *of_this = (at(event), event.uid(), list.unwrap_or_default());
+            }
+            continue;
+        }
+        let known = members
+            .get(event.name())
+            .is_some_and(|m| m.1 == event.uid());
+        let lists: BTreeSet<&str> = members.values().map(|m| m.2).collect();
+        if !known {
+            continue;
+        }
+        members.remove(event.name());
+        let joined: BTreeSet<u32> = members
+            .iter()
+            .filter(|(pod, (since, ..))| serves_between(verdict, pod, *since, at(event) + BEHIND))
+            .filter_map(|(pod, _)| pod.rsplit('-').next()?.parse().ok())
+            .map(|ordinal: u32| ordinal + 1)
+            .collect();
+        for list in lists {
+            let voters: Vec<u32> = list.split(',').filter_map(|v| v.parse().ok()).collect();
+            let here = voters.iter().filter(|v| joined.contains(v)).count();
+            ensure!(
+                voters.len() < 3 || here > voters.len() / 2,
+                "when {} was deleted only servers {joined:?} had joined, no majority of {list}",
+                event.name()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn serves_between(verdict: &Verdict, pod: &str, from: f64, to: f64) -> bool {
+    verdict.samples.iter().any(|sample| {
+        let member = sample["member"].as_str().unwrap_or_default();
+        let sent = sample["sent"].as_f64().unwrap_or_default();
+        member.split('.').next() == Some(pod)
+            && matches!(sample["role"].as_str(), Some("leader" | "follower"))
+            && sent >= from
+            && sent <= to
+    })
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::{Duration, SystemTime};
 
     use serde_json::json;
 
@@ -232,5 +293,48 @@ mod tests {
             event("zk-1", "c", false, true),
         ];
         assert_eq!(most_unready(&history, 2), 1);
+    }
+
+    #[test]
+    fn a_deletion_before_the_one_before_has_joined_is_noticed() {
+        let now = SystemTime::now();
+        let time = |seconds| now + Duration::from_secs(seconds);
+        let member = |seconds, pod: &str, uid: &str, going| {
+            let mut event = event(pod, uid, going, true);
+            event.at = time(seconds);
+            event.object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"] =
+                json!("1,2,3");
+            event
+        };
+        let sample = |seconds, pod: &str, role: &str| {
+            let sent = time(seconds).duration_since(UNIX_EPOCH).unwrap();
+            json!({ "member": format!("{pod}.x:2181"), "role": role, "sent": sent.as_secs_f64() })
+        };
+        let history = [
+            member(0, "zk-0", "a", false),
+            member(0, "zk-1", "b", false),
+            member(0, "zk-2", "c", false),
+            member(10, "zk-0", "a", true),
+            member(11, "zk-0", "d", false),
+            member(20, "zk-1", "b", true),
+        ];
+        let mut samples = vec![
+            sample(1, "zk-0", "follower"),
+            sample(1, "zk-1", "follower"),
+            sample(1, "zk-2", "leader"),
+            sample(11, "zk-0", "looking"),
+            sample(19, "zk-0", "follower"),
+        ];
+        let verdict = |samples: &[Value]| Verdict {
+            acknowledged: 0,
+            acknowledged_at: Vec::new(),
+            verified: Value::Null,
+            roles: Value::Null,
+            samples: samples.to_vec(),
+            writer: Value::Null,
+        };
+        assert!(assert_quorum_kept(&history, &verdict(&samples)).is_ok());
+        samples.pop();
+        assert!(assert_quorum_kept(&history, &verdict(&samples)).is_err());
     }
 }

@@ -3,7 +3,9 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use bellwether_e2e::history::{assert_leader_last, assert_one_step_at_a_time, deletions, restarts};
+use bellwether_e2e::history::{
+    assert_leader_last, assert_one_step_at_a_time, assert_quorum_kept, deletions, restarts,
+};
 use bellwether_e2e::load::Load;
 use bellwether_e2e::world::World;
 use serde_json::json;
@@ -61,6 +63,7 @@ pub(crate) fn scenario_02_three_to_five_to_seven_under_writes_one_member_at_a_ti
     verdict.assert_safe()?;
     assert_leader_last(&since(begin), &verdict)?;
     assert_one_step_at_a_time(&world.pods.history())?;
+    assert_quorum_kept(&world.pods.history(), &verdict)?;
     let status = ensemble.status().map_err(anyhow::Error::msg)?;
     ensure!(
         status["voters"] == json!([1, 2, 3, 4, 5, 6, 7]),
@@ -93,6 +96,7 @@ pub(crate) fn scenario_03_five_to_three_where_the_leader_is_among_the_removed(
     done.retain(|d| d.at >= begin);
     assert_leader_last(&done, &verdict)?;
     assert_one_step_at_a_time(&history)?;
+    assert_quorum_kept(&history, &verdict)?;
     for leaver in done.iter().filter(|d| d.replaced_by.is_none()) {
         assert_in_no_list(world, &leaver.pod, &leaver.uid)?;
     }
