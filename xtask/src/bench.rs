@@ -16,6 +16,8 @@ pub(crate) enum Command {
     Roll(Options),
     /// From 3 to 5 members, 5 to 3 and 1 to 3 (about twelve minutes a repetition)
     Resize(Options),
+    /// One decision of the planner for seven members; needs no cluster
+    Plan,
 }
 
 /// How to measure.
@@ -34,6 +36,17 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     let (name, options) = match what {
         Command::Roll(options) => ("roll", options),
         Command::Resize(options) => ("resize", options),
+        Command::Plan => {
+            let mut bench = build::cargo("bench")?;
+            bench.args([
+                "--package",
+                "bellwether-ensemble",
+                "--bench",
+                "plan",
+                "--locked",
+            ]);
+            return process::run(&mut bench);
+        }
     };
     let mut compile = build::cargo("build")?;
     compile.args(["--package", "bellwether-e2e", "--bin", "bench", "--locked"]);
