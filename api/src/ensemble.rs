@@ -107,6 +107,12 @@ pub const MAX_NAME_LENGTH: usize = 40;
         .message("storage.size cannot shrink: no volume can. Ask for the present size or more"),
     validation = Rule::new("(has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : '') == (has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : '')")
         .message("storage.storageClassName is immutable: a StatefulSet cannot change its volume claims"),
+    validation = Rule::new("(has(self.storage) && has(self.storage.transactionLog)) == (has(oldSelf.storage) && has(oldSelf.storage.transactionLog))")
+        .message("storage.transactionLog is set when the ensemble is created, or never: a StatefulSet cannot change its volume claims"),
+    validation = Rule::new("!(has(self.storage) && has(self.storage.transactionLog)) || !(has(oldSelf.storage) && has(oldSelf.storage.transactionLog)) || quantity(has(self.storage.transactionLog.size) ? (type(self.storage.transactionLog.size) == int ? string(self.storage.transactionLog.size) : self.storage.transactionLog.size) : '8Gi').compareTo(quantity(has(oldSelf.storage.transactionLog.size) ? (type(oldSelf.storage.transactionLog.size) == int ? string(oldSelf.storage.transactionLog.size) : oldSelf.storage.transactionLog.size) : '8Gi')) >= 0")
+        .message("storage.transactionLog.size cannot shrink: no volume can. Ask for the present size or more"),
+    validation = Rule::new("!(has(self.storage) && has(self.storage.transactionLog)) || !(has(oldSelf.storage) && has(oldSelf.storage.transactionLog)) || (has(self.storage.transactionLog.storageClassName) ? self.storage.transactionLog.storageClassName : '') == (has(oldSelf.storage.transactionLog.storageClassName) ? oldSelf.storage.transactionLog.storageClassName : '')")
+        .message("storage.transactionLog.storageClassName is immutable: a StatefulSet cannot change its volume claims"),
 )]
 pub struct ZooKeeperEnsembleSpec {
     /// How many voting members the ensemble has: odd, 1 to 13. An even ensemble tolerates no more
@@ -219,6 +225,27 @@ pub struct Storage {
     /// leaves through a smaller `replicas`. Default: Retain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim_policy: Option<ReclaimPolicy>,
+    /// A volume of its own for each member's transaction log, so that its writes do not wait for
+    /// those of snapshots. It is set when the ensemble is created, or never. Default: the log is on
+    /// the same volume as the snapshots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transaction_log: Option<TransactionLog>,
+}
+
+/// Each member's volume for the transaction log. Its class cannot change while the ensemble exists.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TransactionLog {
+    /// The size of each volume. It may grow where the StorageClass has `allowVolumeExpansion`; it
+    /// cannot shrink. Default: 8Gi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("type(self) == int ? self > 0 : isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))")
+        .message("storage.transactionLog.size must be a size such as 20Gi"))]
+    pub size: Option<Quantity>,
+    /// The StorageClass. Default: the cluster's default class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub storage_class_name: Option<String>,
 }
 
 /// What becomes of volumes that no member uses any more.

@@ -8,6 +8,7 @@ use std::hint::black_box;
 
 use bellwether_api::ensemble::MemberRole;
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
+use bellwether_ensemble::desired::claims::ClaimSizes;
 use bellwether_ensemble::desired::{config, stateful_set};
 use bellwether_ensemble::observation::{
     BootstrapPermission, PodObservation, PodState, ServerReport, StatefulSetObservation,
@@ -72,9 +73,10 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
             inputs_hash: Some(stateful_set::inputs_hash(
                 ensemble,
                 &revision,
-                &ensemble.storage_size,
+                ClaimSizes::wanted(ensemble),
             )),
             claim_size: None,
+            log_claim_size: None,
             rendered_by: Some("1".to_owned()),
             terminating: false,
         }),

@@ -18,8 +18,10 @@ pub struct Observation {
     pub stateful_set: Option<StatefulSetObservation>,
     /// The members' pods, by ordinal.
     pub pods: Vec<PodObservation>,
-    /// The members' volume claims, former members' among them.
+    /// The claims of the members' data volumes, former members' among them.
     pub claims: Vec<ClaimObservation>,
+    /// Those of the volumes of transaction logs, if they have any of their own.
+    pub log_claims: Vec<ClaimObservation>,
     /// The permission to start with an empty disk, if its ConfigMap exists.
     pub bootstrap: Option<BootstrapPermission>,
     /// The names of the configuration revisions that exist as ConfigMaps.
@@ -35,8 +37,10 @@ pub struct ObserversObservation {
     pub stateful_set: Option<StatefulSetObservation>,
     /// Their pods, by ordinal.
     pub pods: Vec<PodObservation>,
-    /// Their volume claims, former observers' among them.
+    /// The claims of their data volumes, former observers' among them.
     pub claims: Vec<ClaimObservation>,
+    /// Those of the volumes of transaction logs.
+    pub log_claims: Vec<ClaimObservation>,
     /// Pods whose deletion should have been over for a while: their nodes are lost.
     pub overdue: BTreeSet<String>,
 }
@@ -58,6 +62,8 @@ pub struct StatefulSetObservation {
     pub rendered_by: Option<String>,
     /// The size in its claim template, which cannot change.
     pub claim_size: Option<Quantity>,
+    /// The same of the volume of the transaction log.
+    pub log_claim_size: Option<Quantity>,
     /// Whether it is being deleted.
     pub terminating: bool,
 }

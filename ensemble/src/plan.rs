@@ -138,8 +138,8 @@ fn plan_existing(
     };
     let change = membership::next(ensemble, &view, set);
     let rendered = config::render(ensemble, &change.voters, change.initialize);
-    let size = growth::template_size(ensemble, set);
-    let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, size);
+    let sizes = growth::template_sizes(ensemble, set);
+    let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
     let same_inputs = set.inputs_hash.as_ref() == Some(&inputs);
     // What an older operator rendered stays until the user changes something.
     let keep_template = same_inputs
@@ -171,7 +171,7 @@ fn plan_existing(
             ensemble,
             revision,
             change.replicas,
-            size,
+            sizes,
         ));
     }
 
@@ -194,13 +194,9 @@ fn plan_existing(
     objects.extend(observers.object.clone());
     let mut report = report::compose(ensemble, &view, &change, &roll, revision, template_changes);
     observers.tell(ensemble, &view, &mut report);
-    let observing = &observation.observers;
-    let growth = growth::plan_growth(
-        ensemble,
-        growth::of_members(&observation.claims, set.replicas)
-            .chain(growth::of_members(&observing.claims, ensemble.observers)),
-    );
-    let full = disks::nearly_full(observation.pods.iter().chain(&observing.pods));
+    let growth = growth::plan(ensemble, observation, set.replicas);
+    let observing = &observation.observers.pods;
+    let full = disks::nearly_full(observation.pods.iter().chain(observing));
     report.volumes(growth.under_way, growth.trouble.or(full));
     report.loss(&loss);
     let mut used: Vec<&str> = observation

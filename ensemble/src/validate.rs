@@ -55,6 +55,8 @@ pub struct ValidEnsemble {
     pub storage_size: Quantity,
     /// The class of each volume; the cluster's default when absent.
     pub storage_class: Option<String>,
+    /// The volume of the transaction log, if it has one of its own.
+    pub transaction_log: Option<LogVolume>,
     /// What becomes of the volumes at deletion.
     pub reclaim_policy: ReclaimPolicy,
     /// Every setting of `zoo.cfg` that the user controls, defaults included.
@@ -73,6 +75,15 @@ pub struct ValidEnsemble {
     pub accept_data_loss: Option<AcceptRequest>,
     /// What the operator contributes.
     pub context: Context,
+}
+
+/// A volume for the transaction log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogVolume {
+    /// Its size.
+    pub size: Quantity,
+    /// Its class; the cluster's default when absent.
+    pub class: Option<String>,
 }
 
 /// A person's wish to go on without the data that is lost.
@@ -221,6 +232,7 @@ pub fn validate(
         image_pull_policy: spec.image_pull_policy,
         image_pull_secrets: spec.image_pull_secrets.clone(),
         storage_size: storage_size(Some(&storage)),
+        transaction_log: log_volume(&storage),
         storage_class: storage.storage_class_name,
         reclaim_policy: storage.reclaim_policy.unwrap_or_default(),
         settings,
@@ -240,8 +252,20 @@ pub fn validate(
 
 /// The size of each member's volume.
 pub fn storage_size(storage: Option<&Storage>) -> Quantity {
-    let size = storage.and_then(|s| s.size.clone());
-    size.unwrap_or_else(|| Quantity("8Gi".to_owned()))
+    size_or_default(storage.and_then(|s| s.size.as_ref()))
+}
+
+/// The volume of each member's transaction log, if it has one of its own.
+pub fn log_volume(storage: &Storage) -> Option<LogVolume> {
+    let log = storage.transaction_log.as_ref()?;
+    Some(LogVolume {
+        size: size_or_default(log.size.as_ref()),
+        class: log.storage_class_name.clone(),
+    })
+}
+
+fn size_or_default(size: Option<&Quantity>) -> Quantity {
+    size.cloned().unwrap_or_else(|| Quantity("8Gi".to_owned()))
 }
 
 fn is_dns_label(name: &str) -> bool {

@@ -30,11 +30,12 @@ pub(crate) struct Found {
 
 /// The mark to write.
 pub(crate) fn mark_of(identity: &Identity) -> String {
-    mark_with(identity, None)
+    mark_with(identity, None, None)
 }
 
-/// The mark to write on a volume that was empty when this epoch was on record.
-pub(crate) fn mark_with(identity: &Identity, empty_at: Option<u64>) -> String {
+/// The mark to write on a volume that was empty when this epoch was on record. `starts` is how often a
+/// member started whose transaction log has a volume of its own; both volumes carry it.
+pub(crate) fn mark_with(identity: &Identity, empty_at: Option<u64>, starts: Option<u64>) -> String {
     let mut mark = json!({
         "ensemble": identity.ensemble,
         "serverId": identity.server_id,
@@ -43,12 +44,53 @@ pub(crate) fn mark_with(identity: &Identity, empty_at: Option<u64>) -> String {
     if let Some(epoch) = empty_at {
         mark["emptyAt"] = json!(epoch);
     }
+    if let Some(starts) = starts {
+        mark["starts"] = json!(starts);
+    }
     format!("{mark}\n")
 }
 
 /// The epoch that was on record when the volume with this mark was empty.
 pub(crate) fn empty_at(mark: Option<&[u8]>) -> Option<u64> {
     serde_json::from_slice::<Value>(mark?).ok()?["emptyAt"].as_u64()
+}
+
+/// How often the member with this mark has started; `None` where the transaction log is on the same
+/// volume as the snapshots.
+fn starts(mark: Option<&[u8]>) -> Option<u64> {
+    serde_json::from_slice::<Value>(mark?).ok()?["starts"].as_u64()
+}
+
+/// The number of the start that begins now. The data volume counts: a start that is interrupted again
+/// and again between the two marks must not move them apart.
+pub(crate) fn next_start(found: &Found) -> u64 {
+    let log = found.log_mark.as_ref().and_then(|mark| mark.as_deref());
+    let last = starts(found.mark.as_deref()).or_else(|| starts(log));
+    last.unwrap_or(0).saturating_add(1)
+}
+
+/// Refuses two volumes that are of different times: one of them is an old copy. The log's mark is
+/// written first, so a start that was interrupted leaves it one ahead.
+fn check_same_time(identity: &Identity, found: &Found) -> Result<(), String> {
+    let log = found.log_mark.as_ref().and_then(|mark| mark.as_deref());
+    let (Some(data), Some(log)) = (starts(found.mark.as_deref()), starts(log)) else {
+        return Ok(());
+    };
+    if found.database.is_none() || log == data || log == data.saturating_add(1) {
+        return Ok(());
+    }
+    let old = if log < data {
+        "transaction log"
+    } else {
+        "data"
+    };
+    Err(format!(
+        "the {old} volume of {identity} is older than it should be: the data volume is of start {data} \
+         of this member, and the transaction log volume of start {log}. Writes that this server \
+         acknowledged may be missing. Bring the right volume back; or delete both volume claims and \
+         this pod: the member then starts empty, does not vote at first and copies everything from the \
+         others."
+    ))
 }
 
 /// Refuses a volume that is not this member's own.
@@ -81,7 +123,24 @@ pub(crate) fn check(identity: &Identity, found: &Found) -> Result<bool, String> 
             ));
         }
     }
+    if found.log_mark.is_none() && starts(found.mark.as_deref()).is_some() {
+        return Err(format!(
+            "the data volume belongs to {identity}, and its transaction log is on another volume, which \
+             this pod does not have. The snapshots alone lack writes that were acknowledged. Set \
+             storage.transactionLog as it was; or delete this pod's volume claim and the pod: the \
+             member then starts empty, does not vote at first and copies everything from the others."
+        ));
+    }
+    check_same_time(identity, found)?;
     match (&mark, &found.log_mark) {
+        (None, Some(Some(_))) if found.database.is_some() => Err(format!(
+            "the transaction log volume belongs to {identity}, but the data volume is new: the \
+             snapshots that it held are gone, and a log without them may not be whole. Bring the old \
+             data volume back, or delete both volume claims and this pod: the member then starts \
+             empty, does not vote at first and copies everything from the others."
+        )),
+        // There was nothing to lose.
+        (Some(_), Some(None)) if found.database.is_none() => Ok(true),
         (None, _) => match &found.database {
             None => Ok(false),
             Some(file) => Err(format!(
@@ -235,6 +294,15 @@ mod tests {
                 },
                 true,
             ),
+            // It never had a database, so no log is missing.
+            (
+                Found {
+                    mark: mark("shop/zk", 2),
+                    log_mark: Some(None),
+                    ..Found::default()
+                },
+                true,
+            ),
             // A first run that ended between the two marks: the log's mark is written first.
             (
                 Found {
@@ -314,9 +382,26 @@ mod tests {
                 Found {
                     mark: mark("shop/zk", 2),
                     log_mark: Some(None),
+                    database: database(),
                     ..Found::default()
                 },
                 "transaction log volume is new",
+            ),
+            (
+                Found {
+                    log_mark: Some(mark("shop/zk", 2)),
+                    database: database(),
+                    ..Found::default()
+                },
+                "data volume is new",
+            ),
+            (
+                Found {
+                    mark: Some(mark_with(&member(), None, Some(1)).into_bytes()),
+                    database: database(),
+                    ..Found::default()
+                },
+                "its transaction log is on another volume",
             ),
             (
                 Found {
@@ -336,6 +421,33 @@ mod tests {
             );
             assert!(message.contains("delete"), "{message}");
         }
+    }
+
+    #[test]
+    fn two_volumes_of_different_times_are_refused() {
+        let at = |starts| Some(mark_with(&member(), None, Some(starts)).into_bytes());
+        let found = |data, log| Found {
+            mark: at(data),
+            log_mark: Some(at(log)),
+            database: database(),
+            ..Found::default()
+        };
+        // The marks are written one after the other, the log's first.
+        for (data, log) in [(3, 3), (3, 4)] {
+            assert_eq!(check(&member(), &found(data, log)), Ok(true));
+            assert_eq!(next_start(&found(data, log)), data + 1);
+        }
+        for (data, log, old) in [(4, 3, "transaction log"), (3, 5, "data")] {
+            let message = check(&member(), &found(data, log)).unwrap_err();
+            let words = format!("the {old} volume of server 2 of ensemble shop/zk is older");
+            assert!(message.contains(&words), "{message}");
+        }
+        // Without a database there is nothing old.
+        let empty = Found {
+            database: None,
+            ..found(7, 1)
+        };
+        assert_eq!(check(&member(), &empty), Ok(true));
     }
 
     #[test]

@@ -91,7 +91,8 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
     let marker = marker?;
 
     // The data volume's mark comes last but one: it says that the log volume is marked too.
-    let mark = ownership::mark_with(&identity, empty_at);
+    let starts = separate_log.then(|| ownership::next_start(&found));
+    let mark = ownership::mark_with(&identity, empty_at, starts);
     if separate_log {
         write_atomically(&dirs.datalog.join(MARK), mark.as_bytes(), 0o644)?;
     }

@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use bellwether_api::ensemble::{Config, MemberRole};
 use bellwether_api::labels;
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
+use bellwether_ensemble::desired::claims::ClaimSizes;
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, inputs_hash};
 use bellwether_ensemble::desired::{ObjectKind, Write, bootstrap_config_map, config};
 use bellwether_ensemble::observation::{
@@ -153,10 +154,15 @@ impl Operator {
         let set = StatefulSetObservation {
             replicas: sight.set.replicas.into(),
             update_revision: Some(format!("{:?}", sight.set.template)),
-            inputs_hash: Some(inputs_hash(ensemble, &revision, &ensemble.storage_size)),
+            inputs_hash: Some(inputs_hash(
+                ensemble,
+                &revision,
+                ClaimSizes::wanted(ensemble),
+            )),
             rendered_by: Some("1".to_owned()),
             template: Some(revision),
             claim_size: Some(ensemble.storage_size.clone()),
+            log_claim_size: None,
             terminating: false,
         };
         let pods = sight.pods.iter().map(|(ordinal, pod)| {

@@ -76,6 +76,7 @@ impl Objects {
             inputs_hash: set.annotations.get(labels::INPUTS_HASH).cloned(),
             rendered_by: set.annotations.get(labels::RENDERED_BY).cloned(),
             claim_size: None,
+            log_claim_size: None,
             terminating: false,
         })
     }

@@ -322,6 +322,7 @@ impl World {
                 .clone(),
         });
         Observation {
+            log_claims: Vec::new(),
             now: Timestamp::now(),
             stateful_set: self.objects.observe_set(),
             observers: Default::default(),

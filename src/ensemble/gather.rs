@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
+use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE};
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, observers, parse_acceptance, parse_epochs,
@@ -13,15 +14,16 @@ use bellwether_ensemble::observation::{
     Revision, ServerReport, StatefulSetObservation,
 };
 use bellwether_ensemble::quantity::bytes;
-use bellwether_ensemble::validate::storage_size;
+use bellwether_ensemble::validate::{log_volume, storage_size};
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
     ConfigMap, ContainerStatus, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
@@ -81,7 +83,7 @@ pub(crate) async fn gather(
         observe_pods(&pods, name, voter),
         observe_pods(&pods, &observers_set, observer),
     );
-    let (voters_claims, observing_claims) = gather_claims(context, &ensemble, &claims).await;
+    let claims = gather_claims(context, &ensemble, &claims).await;
     let now = Timestamp::now();
     let observers = ObserversObservation {
         stateful_set: sets
@@ -89,7 +91,8 @@ pub(crate) async fn gather(
             .find(|s| s.name_any() == observers_set)
             .map(observe_stateful_set),
         pods: observing,
-        claims: observing_claims,
+        claims: claims.observers,
+        log_claims: claims.observers_logs,
         overdue: pods
             .iter()
             .filter(|p| is_overdue(p, now))
@@ -104,7 +107,8 @@ pub(crate) async fn gather(
             .find(|s| s.name_any() == name)
             .map(observe_stateful_set),
         pods: voters,
-        claims: voters_claims,
+        claims: claims.voters,
+        log_claims: claims.voters_logs,
         bootstrap: maps
             .iter()
             .find(|m| m.name_any() == bootstrap_config_map(name))
@@ -222,12 +226,19 @@ fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
             .and_then(|s| s.update_revision.clone()),
         inputs_hash: annotation(labels::INPUTS_HASH),
         rendered_by: annotation(labels::RENDERED_BY),
-        claim_size: spec
-            .and_then(|s| s.volume_claim_templates.as_ref()?.first()?.spec.as_ref())
-            .and_then(|c| c.resources.as_ref()?.requests.as_ref()?.get("storage"))
-            .cloned(),
+        claim_size: spec.and_then(|s| claim_size(s, DATA)),
+        log_claim_size: spec.and_then(|s| claim_size(s, LOG)),
         terminating: set.metadata.deletion_timestamp.is_some(),
     }
+}
+
+/// The size in the claim template of this name.
+fn claim_size(set: &StatefulSetSpec, template: &str) -> Option<Quantity> {
+    let mut templates = set.volume_claim_templates.iter().flatten();
+    let named = |t: &&PersistentVolumeClaim| t.metadata.name.as_deref() == Some(template);
+    let spec = templates.find(named)?.spec.as_ref()?;
+    let requests = spec.resources.as_ref()?.requests.as_ref()?;
+    requests.get("storage").cloned()
 }
 
 fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
@@ -326,37 +337,66 @@ fn failing(container: &ContainerStatus) -> Option<PodState> {
     Some(PodState::Failing { reason, message })
 }
 
-/// The claims of the voters and those of the observers. Their StorageClasses are read only when one
-/// has another size than the spec.
+/// Every claim of an ensemble.
+struct Claims {
+    voters: Vec<ClaimObservation>,
+    voters_logs: Vec<ClaimObservation>,
+    observers: Vec<ClaimObservation>,
+    observers_logs: Vec<ClaimObservation>,
+}
+
+/// The ensemble's claims. Their StorageClasses are read only when one has another size than the spec.
 async fn gather_claims(
     context: &Context,
     ensemble: &ZooKeeperEnsemble,
     claims: &[PersistentVolumeClaim],
-) -> (Vec<ClaimObservation>, Vec<ClaimObservation>) {
+) -> Claims {
     let name = ensemble.name_any();
-    let of = |set: &str| -> Vec<ClaimObservation> {
-        claims
-            .iter()
-            .filter_map(|c| observe_claim(c, set))
-            .collect()
+    let observing = observers::set_name(&name);
+    let storage = ensemble.spec.storage.clone().unwrap_or_default();
+    let data = bytes(&storage_size(Some(&storage)));
+    let log = log_volume(&storage).and_then(|log| bytes(&log.size));
+    let of = |template: &str, set: &str| -> Vec<ClaimObservation> {
+        let observe = |claim| observe_claim(claim, template, set);
+        claims.iter().filter_map(observe).collect()
     };
-    let (mut voters, mut observers) = (of(&name), of(&observers::set_name(&name)));
-    let wanted = bytes(&storage_size(ensemble.spec.storage.as_ref()));
-    let all = || voters.iter().chain(&observers);
-    if wanted.is_some() && all().any(|c| c.requested != wanted) {
+    let mut all = Claims {
+        voters: of(DATA, &name),
+        voters_logs: of(LOG, &name),
+        observers: of(DATA, &observing),
+        observers_logs: of(LOG, &observing),
+    };
+    let other = |claims: &[ClaimObservation], wanted: Option<u64>| {
+        wanted.is_some() && claims.iter().any(|c| c.requested != wanted)
+    };
+    let differs = other(&all.voters, data)
+        || other(&all.observers, data)
+        || other(&all.voters_logs, log)
+        || other(&all.observers_logs, log);
+    if differs {
         let expandable = volumes::expandable(context, claims).await;
-        for claim in voters.iter_mut().chain(&mut observers) {
+        let data = all.voters.iter_mut().chain(&mut all.observers);
+        let logs = all.voters_logs.iter_mut().chain(&mut all.observers_logs);
+        for claim in data.chain(logs) {
             let class = claim.class.as_ref();
             claim.expandable = class.and_then(|c| expandable.get(c).copied());
         }
     }
-    (voters, observers)
+    all
 }
 
-/// A claim of this StatefulSet; `None` if its name is not one that its controller gives.
-fn observe_claim(claim: &PersistentVolumeClaim, set: &str) -> Option<ClaimObservation> {
+/// A claim of this claim template and StatefulSet; `None` if its name is not one that the controller
+/// gives to them.
+fn observe_claim(
+    claim: &PersistentVolumeClaim,
+    template: &str,
+    set: &str,
+) -> Option<ClaimObservation> {
     let name = claim.name_any();
-    let ordinal = name.strip_prefix(&format!("data-{set}-"))?.parse().ok()?;
+    let ordinal = name
+        .strip_prefix(&format!("{template}-{set}-"))?
+        .parse()
+        .ok()?;
     let spec = claim.spec.as_ref();
     let requests = spec.and_then(|s| s.resources.as_ref()?.requests.as_ref());
     let requested = requests.and_then(|r| r.get("storage"));

@@ -403,3 +403,56 @@ pub(crate) fn a_lost_majority_of_disks_is_told_and_a_person_can_accept_it(
     ensure!(after == before, "{before} writes before, {after} after");
     Ok(())
 }
+
+pub(crate) fn a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let mut spec = Ensemble::small(3);
+    spec["storage"]["transactionLog"] = json!({ "size": "128Mi" });
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(3)?;
+    Load::start(clients, ensemble, 3)?
+        .finish(3)?
+        .assert_safe()?;
+    let before = writes(&clients, ensemble)?;
+    let count = claims(world)?.len();
+    ensure!(count == 6, "{count} claims");
+    let files = |directory: &str| {
+        let list = format!("ls {directory}/version-2");
+        let exec = ["exec", "main-1", "-c", "zookeeper", "--", "sh", "-c"];
+        world.run(&[&exec[..], &[&list]].concat())
+    };
+    let (data, log) = (files("/data")?, files("/datalog")?);
+    ensure!(
+        data.contains("snapshot.") && !data.contains("log."),
+        "{data}"
+    );
+    ensure!(log.contains("log.") && !log.contains("snapshot."), "{log}");
+    for (log, words) in [
+        (json!({ "size": "64Mi" }), "cannot shrink"),
+        (Value::Null, "is set when the ensemble is created, or never"),
+    ] {
+        let refused = ensemble.try_patch(&json!({ "storage": { "transactionLog": log } }))?;
+        let good = refused.as_ref().is_err_and(|why| why.contains(words));
+        ensure!(good, "{log}: {refused:?}");
+    }
+
+    // Without its log a snapshot is an old copy.
+    world.run(&["delete", "pvc", "datalog-main-1", "--wait=false"])?;
+    world.run(&["delete", "pod", "main-1", "--wait=false"])?;
+    until("the status says what is lost", PATIENCE, || {
+        let (degraded, reason, message) = ensemble.condition("Degraded")?;
+        let words = ["main-1", "the transaction log volume is new"];
+        let good = degraded == "True" && words.iter().all(|w| message.contains(w));
+        good.then_some(())
+            .ok_or(format!("{degraded} {reason}: {message}"))
+    })?;
+    let both = ["delete", "pvc", "data-main-1", "datalog-main-1"];
+    world.run(&[&both[..], &["--wait=false"]].concat())?;
+    world.run(&["delete", "pod", "main-1", "--wait=false"])?;
+    ensemble.wait_ready(3)?;
+    let after = writes(&clients, ensemble)?;
+    ensure!(after == before, "{before} writes before, {after} after");
+    Ok(())
+}

@@ -74,6 +74,7 @@ const TESTS: &[Test] = tests![
     1 disks::volumes_grow_where_their_class_lets_them,
     1 disks::a_class_that_cannot_grow_is_told_and_harms_nothing,
     1 disks::an_old_copy_of_a_volume_is_refused,
+    3 disks::a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused,
     4 elections::curator_status_equals_what_curator_itself_reports,
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,

@@ -133,6 +133,10 @@ pub(crate) fn immutable_fields_are_refused(world: &World) -> Result<()> {
             "storage.size must be a size",
         ),
         (
+            json!({ "storage": { "transactionLog": {} } }),
+            "storage.transactionLog is set when the ensemble is created, or never",
+        ),
+        (
             json!({ "storage": { "storageClassName": "fast" } }),
             "storageClassName is immutable",
         ),

@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{DesiredObject, ObjectKind, Write};
 use crate::ids::Voters;
 use crate::observation::ClaimObservation;
+use crate::validate::ValidEnsemble;
 
 /// The claim of this member with the list that was finished. The uid keeps the patch from a claim
 /// that took the place of the one that was seen.
@@ -38,7 +39,36 @@ pub fn grow(claim: &ClaimObservation, size: &Quantity) -> DesiredObject {
     }
 }
 
+/// The name of the claim template of the data volume.
+pub const DATA: &str = "data";
+/// The name of the claim template of the transaction log's volume.
+pub const LOG: &str = "datalog";
+
+/// The sizes in the claim templates of a StatefulSet.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClaimSizes<'a> {
+    /// That of the data volume.
+    pub data: &'a Quantity,
+    /// That of the transaction log's volume, if it has one of its own.
+    pub log: Option<&'a Quantity>,
+}
+
+impl<'a> ClaimSizes<'a> {
+    /// Those that the user asks for.
+    pub fn wanted(ensemble: &'a ValidEnsemble) -> Self {
+        Self {
+            data: &ensemble.storage_size,
+            log: ensemble.transaction_log.as_ref().map(|log| &log.size),
+        }
+    }
+}
+
+/// The name of the claim of the transaction log's volume of the pod with this ordinal.
+pub fn log_claim(ensemble: &str, ordinal: u16) -> String {
+    format!("{LOG}-{ensemble}-{ordinal}")
+}
+
 /// The name of the claim of the data volume of the pod with this ordinal.
 pub fn data_claim(ensemble: &str, ordinal: u16) -> String {
-    format!("data-{ensemble}-{ordinal}")
+    format!("{DATA}-{ensemble}-{ordinal}")
 }

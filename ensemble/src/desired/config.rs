@@ -143,6 +143,9 @@ fn cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<String>) -> S
     lines.extend(ensemble.settings.clone());
     lines.extend(FIXED.iter().map(owned));
     lines.insert("clientPort".to_owned(), CLIENT_PORT.to_string());
+    if ensemble.transaction_log.is_some() {
+        lines.insert("dataLogDir".to_owned(), "/datalog".to_owned());
+    }
     if observer.is_some() {
         lines.insert("peerType".to_owned(), "observer".to_owned());
     }

@@ -2,9 +2,9 @@
 //! own.
 
 use bellwether_api::labels;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 
+use super::claims::ClaimSizes;
 use super::{DesiredObject, ObjectKind, apply};
 use crate::ids::OBSERVER_OFFSET;
 use crate::observation::Revision;
@@ -30,10 +30,10 @@ pub fn stateful_set(
     ensemble: &ValidEnsemble,
     revision: &Revision,
     replicas: u16,
-    size: &Quantity,
+    sizes: ClaimSizes<'_>,
 ) -> DesiredObject {
     let name = set_name(&ensemble.name);
-    let mut body = super::stateful_set::stateful_set(ensemble, revision, replicas, size).body;
+    let mut body = super::stateful_set::stateful_set(ensemble, revision, replicas, sizes).body;
     let mut selector = labels::selector(&ensemble.name);
     selector.insert(
         labels::COMPONENT.to_owned(),
@@ -133,7 +133,7 @@ mod tests {
             &ensemble,
             &rendered.revision,
             2,
-            &Quantity("8Gi".to_owned()),
+            ClaimSizes::wanted(&ensemble),
         );
         assert_eq!(set.name, "zk-observer");
         let spec = &set.body["spec"];

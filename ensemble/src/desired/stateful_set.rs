@@ -8,6 +8,7 @@ use bellwether_api::labels;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
 
+use super::claims::{ClaimSizes, DATA, LOG};
 use super::config::{CLIENT_PORT, ELECTION_PORT, QUORUM_PORT};
 use super::{
     DesiredObject, ObjectKind, Write, apply, bootstrap_config_map, members_service, metadata,
@@ -41,11 +42,11 @@ const START: &str = "trap 'kill -KILL $!; exit 143' TERM; zkServer.sh start-fore
 /// A hash of all that the user asks for and the pod template depends on. It does not depend on the
 /// operator's version: a new operator must not by itself restart a healthy ensemble.
 ///
-/// `size` is the size in the claim template. It stays when `storage.size` grows, so growth restarts
+/// `sizes` are those in the claim templates. They stay when the user asks for more, so growth restarts
 /// nothing.
-pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, size: &Quantity) -> String {
+pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSizes<'_>) -> String {
     let e = ensemble;
-    short_hash(&json!([
+    let mut inputs = json!([
         revision.voters.to_string(),
         revision.initialize.map(|id| id.0),
         e.image,
@@ -57,10 +58,15 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, size: &Quantit
         e.pod,
         e.restart_at,
         e.id_offset,
-        size,
+        sizes.data,
         e.storage_class,
         e.reclaim_policy,
-    ]))
+    ]);
+    // Where there is none, the hash is that of before there could be any.
+    if let (Some(log), Some(inputs)) = (&e.transaction_log, inputs.as_array_mut()) {
+        inputs.push(json!([sizes.log, log.class]));
+    }
+    short_hash(&inputs)
 }
 
 /// Only the number of replicas; the pod template stays as an earlier operator version rendered it.
@@ -73,32 +79,27 @@ pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
     }
 }
 
-/// The whole StatefulSet. `size` is the size in the claim template: the API server refuses any change
-/// of it.
+/// The whole StatefulSet. `sizes` are those in the claim templates: the API server refuses any change
+/// of them.
 pub fn stateful_set(
     ensemble: &ValidEnsemble,
     revision: &Revision,
     replicas: u16,
-    size: &Quantity,
+    sizes: ClaimSizes<'_>,
 ) -> DesiredObject {
     let mut meta = metadata(ensemble, &ensemble.name);
     meta["annotations"] = json!({
-        labels::INPUTS_HASH: inputs_hash(ensemble, revision, size),
+        labels::INPUTS_HASH: inputs_hash(ensemble, revision, sizes),
         labels::RENDERED_BY: ensemble.context.version,
     });
     let retention = match ensemble.reclaim_policy {
         ReclaimPolicy::Retain => "Retain",
         ReclaimPolicy::Delete => "Delete",
     };
-    let mut claim = json!({
-        "metadata": { "name": "data", "labels": labels::selector(&ensemble.name) },
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "resources": { "requests": { "storage": size } },
-        },
-    });
-    if let Some(class) = &ensemble.storage_class {
-        claim["spec"]["storageClassName"] = json!(class);
+    let class = ensemble.storage_class.as_ref();
+    let mut claims = vec![claim_template(ensemble, DATA, sizes.data, class)];
+    if let (Some(log), Some(size)) = (&ensemble.transaction_log, sizes.log) {
+        claims.push(claim_template(ensemble, LOG, size, log.class.as_ref()));
     }
     let mut body = json!({
         "apiVersion": "apps/v1",
@@ -114,7 +115,7 @@ pub fn stateful_set(
                 "whenDeleted": retention,
                 "whenScaled": retention,
             },
-            "volumeClaimTemplates": [claim],
+            "volumeClaimTemplates": claims,
             "template": {
                 "metadata": {
                     "labels": pod_labels(ensemble),
@@ -126,6 +127,25 @@ pub fn stateful_set(
     // The macro copies what it is given; what is large is moved in.
     body["spec"]["template"]["spec"] = pod_spec(ensemble, revision);
     apply(ObjectKind::StatefulSet, ensemble.name.clone(), body)
+}
+
+fn claim_template(
+    ensemble: &ValidEnsemble,
+    name: &str,
+    size: &Quantity,
+    class: Option<&String>,
+) -> Value {
+    let mut claim = json!({
+        "metadata": { "name": name, "labels": labels::selector(&ensemble.name) },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": { "requests": { "storage": size } },
+        },
+    });
+    if let Some(class) = class {
+        claim["spec"]["storageClassName"] = json!(class);
+    }
+    claim
 }
 
 fn pod_labels(ensemble: &ValidEnsemble) -> Value {
@@ -174,11 +194,11 @@ fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
         ],
     });
     let mut set = |key: &str, value: Value| spec[key] = value;
-    set("initContainers", Value::Array(vec![prepare(ensemble)]));
-    set(
-        "containers",
-        Value::Array(vec![zookeeper(ensemble), probes(ensemble)]),
-    );
+    let prepare = with_log(ensemble, prepare(ensemble), false);
+    let zookeeper = with_log(ensemble, zookeeper(ensemble), false);
+    let probes = with_log(ensemble, probes(ensemble), true);
+    set("initContainers", Value::Array(vec![prepare]));
+    set("containers", Value::Array(vec![zookeeper, probes]));
     if !ensemble.image_pull_secrets.is_empty() {
         set("imagePullSecrets", json!(ensemble.image_pull_secrets));
     }
@@ -215,6 +235,19 @@ fn restricted() -> Value {
         "readOnlyRootFilesystem": true,
         "capabilities": { "drop": ["ALL"] },
     })
+}
+
+/// The container with the transaction log's volume, if it has one of its own.
+fn with_log(ensemble: &ValidEnsemble, mut container: Value, read_only: bool) -> Value {
+    let mounts = container["volumeMounts"].as_array_mut();
+    if let (Some(_), Some(mounts)) = (&ensemble.transaction_log, mounts) {
+        let mut mount = json!({ "name": LOG, "mountPath": "/datalog" });
+        if read_only {
+            mount["readOnly"] = json!(true);
+        }
+        mounts.push(mount);
+    }
+    container
 }
 
 fn prepare(ensemble: &ValidEnsemble) -> Value {
@@ -329,6 +362,9 @@ fn resources(ensemble: &ValidEnsemble) -> Value {
     }
     Value::Object(all)
 }
+
+#[cfg(test)]
+mod volume_tests;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test may")]

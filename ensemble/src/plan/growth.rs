@@ -6,8 +6,9 @@ use bellwether_api::ensemble::status::Reason;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::report::Trouble;
+use crate::desired::claims::ClaimSizes;
 use crate::desired::{self, DesiredObject};
-use crate::observation::{ClaimObservation, StatefulSetObservation};
+use crate::observation::{ClaimObservation, Observation, StatefulSetObservation};
 use crate::quantity::{bytes, words};
 use crate::validate::ValidEnsemble;
 
@@ -22,22 +23,50 @@ pub struct Growth {
     pub trouble: Option<Trouble>,
 }
 
-/// The size to render into the claim template of a StatefulSet: what it has, since it cannot change.
-/// Where that is the size that the user asks for, it is in the user's words: the API server writes
-/// `8192Mi` as `8Gi`, and another word must not pass for another wish.
-pub fn template_size<'a>(
+/// The sizes to render into the claim templates of a StatefulSet.
+pub fn template_sizes<'a>(
     ensemble: &'a ValidEnsemble,
     set: &'a StatefulSetObservation,
-) -> &'a Quantity {
-    let wanted = &ensemble.storage_size;
-    match &set.claim_size {
-        Some(size) if bytes(size) != bytes(wanted) => size,
-        _ => wanted,
+) -> ClaimSizes<'a> {
+    let wanted = ClaimSizes::wanted(ensemble);
+    let log = |log| template_size(log, set.log_claim_size.as_ref());
+    ClaimSizes {
+        data: template_size(wanted.data, set.claim_size.as_ref()),
+        log: wanted.log.map(log),
     }
 }
 
+/// What the template has, since it cannot change. Where that is the size that the user asks for, it is
+/// in the user's words: the API server writes `8192Mi` as `8Gi`, and another word must not pass for
+/// another wish.
+fn template_size<'a>(wanted: &'a Quantity, has: Option<&'a Quantity>) -> &'a Quantity {
+    has.filter(|has| bytes(has) != bytes(wanted))
+        .unwrap_or(wanted)
+}
+
+/// Plans the growth of all volumes of voters and observers.
+pub fn plan(ensemble: &ValidEnsemble, observation: &Observation, members: u16) -> Growth {
+    let others = &observation.observers;
+    let sizes = ClaimSizes::wanted(ensemble);
+    let data = of_members(&observation.claims, members)
+        .chain(of_members(&others.claims, ensemble.observers));
+    let mut growth = plan_growth("storage.size", sizes.data, data);
+    if let Some(size) = sizes.log {
+        let logs = of_members(&observation.log_claims, members)
+            .chain(of_members(&others.log_claims, ensemble.observers));
+        let log = plan_growth("storage.transactionLog.size", size, logs);
+        growth.requests.extend(log.requests);
+        growth.under_way = match (growth.under_way, log.under_way) {
+            (Some(data), Some(log)) => Some(format!("{data} {log}")),
+            (data, log) => data.or(log),
+        };
+        growth.trouble = growth.trouble.or(log.trouble);
+    }
+    growth
+}
+
 /// The claims of present members. Those of former members grow when these come back.
-pub fn of_members(
+fn of_members(
     claims: &[ClaimObservation],
     members: u16,
 ) -> impl Iterator<Item = &ClaimObservation> {
@@ -46,13 +75,14 @@ pub fn of_members(
         .filter(move |c| !c.terminating && c.ordinal < members)
 }
 
-/// Plans the growth of these claims.
-pub fn plan_growth<'a>(
-    ensemble: &ValidEnsemble,
+/// Plans the growth of these claims to what this field of the spec asks for.
+fn plan_growth<'a>(
+    field: &str,
+    size: &Quantity,
     claims: impl Iterator<Item = &'a ClaimObservation>,
 ) -> Growth {
     let mut growth = Growth::default();
-    let Some(wanted) = bytes(&ensemble.storage_size) else {
+    let Some(wanted) = bytes(size) else {
         return growth;
     };
     let mut stuck = Vec::new();
@@ -67,7 +97,7 @@ pub fn plan_growth<'a>(
         } else if requested < wanted && claim.expandable == Some(false) {
             stuck.push(claim);
         } else if requested < wanted {
-            let request = desired::claims::grow(claim, &ensemble.storage_size);
+            let request = desired::claims::grow(claim, size);
             growth.requests.push(request);
         } else if capacity < wanted {
             let state = claim.resize.as_ref();
@@ -81,7 +111,7 @@ pub fn plan_growth<'a>(
         let text = format!("Growing to {}: {}.", words(wanted), growing.join(", "));
         growth.under_way = Some(text);
     }
-    growth.trouble = cannot_grow(&stuck, wanted).or_else(|| cannot_shrink(&larger, wanted));
+    growth.trouble = cannot_grow(&stuck, wanted).or_else(|| cannot_shrink(field, &larger, wanted));
     growth
 }
 
@@ -101,11 +131,11 @@ fn cannot_grow(stuck: &[&ClaimObservation], wanted: u64) -> Option<Trouble> {
     })
 }
 
-fn cannot_shrink(larger: &[String], wanted: u64) -> Option<Trouble> {
+fn cannot_shrink(field: &str, larger: &[String], wanted: u64) -> Option<Trouble> {
     (!larger.is_empty()).then(|| Trouble {
         reason: Reason::VolumeCannotShrink,
         message: format!(
-            "storage.size is {}, less than {} have. No volume can shrink: they stay as they are; \
+            "{field} is {}, less than {} have. No volume can shrink: they stay as they are; \
              ask for their size.",
             words(wanted),
             larger.join(", ")
@@ -115,27 +145,7 @@ fn cannot_shrink(larger: &[String], wanted: u64) -> Option<Trouble> {
 
 #[cfg(test)]
 mod tests {
-    use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
-
     use super::*;
-    use crate::validate::{Context, validate};
-
-    fn ensemble(size: &str) -> ValidEnsemble {
-        let spec = ZooKeeperEnsembleSpec {
-            replicas: 3,
-            storage: Some(bellwether_api::ensemble::Storage {
-                size: Some(Quantity(size.to_owned())),
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
-        let context = Context {
-            member_image: "bellwether".to_owned(),
-            cluster_domain: "cluster.local".to_owned(),
-            version: "test".to_owned(),
-        };
-        validate(&ZooKeeperEnsemble::new("zk", spec), &context).unwrap()
-    }
 
     fn claim(
         ordinal: u16,
@@ -159,7 +169,8 @@ mod tests {
 
     /// Claims asked for more, growing, and the reason of the trouble.
     fn table(size: &str, claims: &[ClaimObservation]) -> (usize, bool, Option<Reason>) {
-        let growth = plan_growth(&ensemble(size), of_members(claims, 3));
+        let size = Quantity(size.to_owned());
+        let growth = plan_growth("storage.size", &size, of_members(claims, 3));
         let trouble = growth.trouble.map(|t| t.reason);
         (growth.requests.len(), growth.under_way.is_some(), trouble)
     }
@@ -186,7 +197,8 @@ mod tests {
 
     #[test]
     fn a_request_holds_the_size_in_the_users_words() {
-        let growth = plan_growth(&ensemble("10240Mi"), [claim(0, 8, 8, None)].iter());
+        let size = Quantity("10240Mi".to_owned());
+        let growth = plan_growth("storage.size", &size, [claim(0, 8, 8, None)].iter());
         let body = &growth.requests[0].body;
         assert_eq!(body["spec"]["resources"]["requests"]["storage"], "10240Mi");
         assert_eq!(body["metadata"]["uid"], "0");
@@ -194,16 +206,12 @@ mod tests {
 
     #[test]
     fn the_claim_template_keeps_its_size_and_the_users_words_for_it() {
-        let has = |size: &str| StatefulSetObservation {
-            replicas: 3,
-            template: None,
-            update_revision: None,
-            inputs_hash: None,
-            rendered_by: None,
-            claim_size: Some(Quantity(size.to_owned())),
-            terminating: false,
+        let quantity = |text: &str| Quantity(text.to_owned());
+        let size = |wanted, has| {
+            let (wanted, has) = (quantity(wanted), quantity(has));
+            template_size(&wanted, Some(&has)).0.clone()
         };
-        assert_eq!(template_size(&ensemble("8192Mi"), &has("8Gi")).0, "8192Mi");
-        assert_eq!(template_size(&ensemble("20Gi"), &has("8Gi")).0, "8Gi");
+        assert_eq!(size("8192Mi", "8Gi"), "8192Mi");
+        assert_eq!(size("20Gi", "8Gi"), "8Gi");
     }
 }

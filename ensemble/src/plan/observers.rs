@@ -18,6 +18,7 @@ use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
 use jiff::SignedDuration;
 
+use crate::desired::claims::ClaimSizes;
 use crate::desired::{DesiredObject, observers as desired, stateful_set};
 use crate::ids::ServerId;
 use crate::observation::{Observation, PodObservation, PodState, Revision, ServerReport};
@@ -73,9 +74,9 @@ pub fn plan_observers<'a>(
         .chain(set.and_then(|s| s.template.as_ref()))
         .map(|r| r.name.as_str())
         .collect();
-    let own = set.map(|s| super::growth::template_size(ensemble, s));
-    let size = own.unwrap_or(&ensemble.storage_size);
-    let inputs = stateful_set::inputs_hash(ensemble, rendered, size);
+    let own = set.map(|s| super::growth::template_sizes(ensemble, s));
+    let sizes = own.unwrap_or_else(|| ClaimSizes::wanted(ensemble));
+    let inputs = stateful_set::inputs_hash(ensemble, rendered, sizes);
     let same_inputs = set.is_some_and(|s| s.inputs_hash.as_ref() == Some(&inputs));
     // As for the voters: what an older operator rendered stays until the user changes something.
     let keep_template = same_inputs
@@ -93,7 +94,7 @@ pub fn plan_observers<'a>(
             (Some(stateful_set::replicas_only(&name, wanted)), false)
         }
         _ => (
-            Some(desired::stateful_set(ensemble, rendered, wanted, size)),
+            Some(desired::stateful_set(ensemble, rendered, wanted, sizes)),
             true,
         ),
     };

@@ -10,6 +10,7 @@ use super::permission::{PERMISSION, closed, open_permission};
 use super::report::{Report, Trouble};
 use super::volumes::{self, Recorded};
 use super::{Plan, SOON};
+use crate::desired::claims::ClaimSizes;
 use crate::desired::{self, claims, config, services, stateful_set};
 use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, Revision};
@@ -68,7 +69,7 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
                 ensemble,
                 &rendered.revision,
                 replicas,
-                &ensemble.storage_size,
+                ClaimSizes::wanted(ensemble),
             ),
         ],
         prune: Vec::new(),
@@ -88,18 +89,24 @@ fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         .bootstrap
         .as_ref()
         .and_then(|b| b.first_start().cloned());
-    if let Some(going) = observation.claims.iter().find(|c| c.terminating) {
+    let logs = &observation.log_claims;
+    let mut all = observation.claims.iter().chain(logs);
+    if let Some(going) = all.find(|c| c.terminating) {
         return Start::Wait(format!(
             "Volume claim {} is being deleted; members are created when it is gone.",
             going.name
         ));
+    }
+    // Snapshots without the log that goes with them are an old copy, and a log alone is none.
+    if (ensemble.transaction_log.is_none() || observation.claims.is_empty()) && !logs.is_empty() {
+        return Start::Refuse(logs_left_over(observation));
     }
     if observation.claims.is_empty() {
         let voters = Voters::first(ensemble.size, ensemble.id_offset);
         let message = format!("Creating {} members.", ensemble.size);
         return first_start(observation, voters, message);
     }
-    match (volumes::recorded(ensemble, &observation.claims), open) {
+    match (volumes::recorded(ensemble, observation), open) {
         (Recorded::Start(voters), _) => {
             let message = format!(
                 "Creating the members {{{voters}}}, the last that are known to have served, on the \
@@ -115,7 +122,7 @@ fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         (Recorded::Nothing, None) => unrecorded(ensemble, observation),
         (Recorded::Lost { voters, intact }, _) => Start::Refuse(Trouble {
             reason: Reason::VolumesLost,
-            message: lost(ensemble, &voters, &intact),
+            message: lost(ensemble, observation, &voters, &intact),
         }),
         (Recorded::Disagree(why), _) => Start::Refuse(Trouble {
             reason: Reason::VolumesLeftOver,
@@ -235,12 +242,43 @@ fn unrecorded(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     })
 }
 
-fn lost(ensemble: &ValidEnsemble, voters: &Voters, intact: &Voters) -> String {
-    let gone: Vec<String> = voters
-        .difference(intact)
-        .iter()
-        .map(|id| claims::data_claim(&ensemble.name, ensemble.ordinal(id)))
-        .collect();
+fn logs_left_over(observation: &Observation) -> Trouble {
+    let logs = observation.log_claims.iter();
+    let names: Vec<&str> = logs.map(|c| c.name.as_str()).collect();
+    let what = if observation.claims.is_empty() {
+        "the data volumes that go with them are gone. Restore these, or delete the claims to start \
+         empty"
+    } else {
+        "the spec asks for none: the members would start without writes that they acknowledged. Set \
+         storage.transactionLog, or delete all claims of the ensemble to start empty"
+    };
+    Trouble {
+        reason: Reason::VolumesLeftOver,
+        message: format!(
+            "volumes with transaction logs of an earlier ensemble exist ({}), and {what}; nothing is \
+             created until then.",
+            names.join(", ")
+        ),
+    }
+}
+
+fn lost(
+    ensemble: &ValidEnsemble,
+    observation: &Observation,
+    voters: &Voters,
+    intact: &Voters,
+) -> String {
+    let name = &ensemble.name;
+    let claim = |id| {
+        let ordinal = ensemble.ordinal(id);
+        let has_data = observation.claims.iter().any(|c| c.ordinal == ordinal);
+        if has_data && ensemble.transaction_log.is_some() {
+            claims::log_claim(name, ordinal)
+        } else {
+            claims::data_claim(name, ordinal)
+        }
+    };
+    let gone: Vec<String> = voters.difference(intact).iter().map(claim).collect();
     let left = if intact.is_empty() {
         "none of them has".to_owned()
     } else {
@@ -253,4 +291,82 @@ fn lost(ensemble: &ValidEnsemble, voters: &Voters, intact: &Voters) -> String {
          ensemble to start empty.",
         gone.join(", "),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use bellwether_api::ensemble::{Storage, TransactionLog};
+    use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
+
+    use super::*;
+    use crate::observation::ClaimObservation;
+    use crate::validate::{Context, validate};
+
+    fn claim(volume: &str, ordinal: u16) -> ClaimObservation {
+        let voters = (volume == "data").then(|| Voters::first(3, 0));
+        ClaimObservation {
+            name: format!("{volume}-zk-{ordinal}"),
+            ordinal,
+            uid: ordinal.to_string(),
+            voters,
+            terminating: false,
+            requested: None,
+            capacity: None,
+            resize: None,
+            class: None,
+            expandable: None,
+        }
+    }
+
+    /// The reason and message of the refusal of an ensemble with or without a volume for the log.
+    fn refused(asks: bool, data: &[u16], logs: &[u16]) -> Option<(Reason, String)> {
+        let spec = ZooKeeperEnsembleSpec {
+            replicas: 3,
+            storage: Some(Storage {
+                transaction_log: asks.then(TransactionLog::default),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let context = Context {
+            member_image: "bellwether".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
+            version: "test".to_owned(),
+        };
+        let ensemble = validate(&ZooKeeperEnsemble::new("zk", spec), &context).unwrap();
+        let all = |volume: &str, ordinals: &[u16]| {
+            let claims = ordinals.iter().map(|o| claim(volume, *o));
+            claims.collect::<Vec<_>>()
+        };
+        let observation = Observation {
+            claims: all("data", data),
+            log_claims: all("datalog", logs),
+            ..Default::default()
+        };
+        let trouble = plan_start(&ensemble, &observation).report.trouble?;
+        Some((trouble.reason, trouble.message))
+    }
+
+    #[test]
+    fn a_member_without_its_transaction_log_has_lost_its_disk() {
+        assert_eq!(refused(true, &[0, 1, 2], &[0, 1, 2]), None);
+        assert_eq!(refused(true, &[0, 1, 2], &[0, 2]), None);
+        let (reason, message) = refused(true, &[0, 1], &[0]).unwrap();
+        assert_eq!(reason, Reason::VolumesLost);
+        let gone = "datalog-zk-1, data-zk-2 are gone";
+        assert!(message.contains(gone), "{message}");
+    }
+
+    #[test]
+    fn transaction_logs_are_not_left_behind() {
+        assert_eq!(refused(false, &[0, 1, 2], &[]), None);
+        for (asks, data, words) in [
+            (false, &[0, 1, 2][..], "Set storage.transactionLog"),
+            (true, &[], "the data volumes that go with them are gone"),
+        ] {
+            let (reason, message) = refused(asks, data, &[0, 1, 2]).unwrap();
+            assert_eq!(reason, Reason::VolumesLeftOver);
+            assert!(message.contains(words), "{message}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use crate::desired::{DesiredObject, claims};
 use crate::ids::{ServerId, Voters};
-use crate::observation::ClaimObservation;
+use crate::observation::{ClaimObservation, Observation};
 use crate::plan::view::View;
 use crate::safety::{every_majority_meets, holds_majority};
 use crate::validate::ValidEnsemble;
@@ -68,7 +68,8 @@ pub enum Recorded {
 /// are safe then, and the one nearer to the wanted size is taken. An even list of which exactly half
 /// is left may start as the list of one member less: every write was acknowledged by more than half
 /// of the even list, so by at least one of that half.
-pub fn recorded(ensemble: &ValidEnsemble, claims: &[ClaimObservation]) -> Recorded {
+pub fn recorded(ensemble: &ValidEnsemble, observation: &Observation) -> Recorded {
+    let claims = &observation.claims;
     let lists: BTreeSet<&Voters> = claims.iter().filter_map(|c| c.voters.as_ref()).collect();
     if lists.is_empty() {
         return Recorded::Nothing;
@@ -79,6 +80,7 @@ pub fn recorded(ensemble: &ValidEnsemble, claims: &[ClaimObservation]) -> Record
     let volumes: Voters = claims
         .iter()
         .filter(|c| !c.terminating && c.voters.is_some())
+        .filter(|c| ensemble.transaction_log.is_none() || has_log(observation, c.ordinal))
         .map(|c| ServerId::of_ordinal(c.ordinal, ensemble.id_offset))
         .collect();
     let mut by_distance: Vec<&Voters> = lists.iter().copied().collect();
@@ -101,6 +103,12 @@ pub fn recorded(ensemble: &ValidEnsemble, claims: &[ClaimObservation]) -> Record
         },
         (None, None) => Recorded::Nothing,
     }
+}
+
+/// Whether the member's transaction log is there. Without it its snapshots are an old copy.
+fn has_log(observation: &Observation, ordinal: u16) -> bool {
+    let mut logs = observation.log_claims.iter();
+    logs.any(|c| c.ordinal == ordinal && !c.terminating)
 }
 
 /// An even list without its last member.

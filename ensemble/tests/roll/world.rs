@@ -406,6 +406,7 @@ impl World {
             inputs_hash: s.annotations.get(labels::INPUTS_HASH).cloned(),
             rendered_by: s.annotations.get(labels::RENDERED_BY).cloned(),
             claim_size: None,
+            log_claim_size: None,
             terminating: false,
         });
         let pods = self.pods.iter().map(|(ordinal, pod)| PodObservation {

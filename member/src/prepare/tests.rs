@@ -92,7 +92,7 @@ impl Pod {
 fn a_new_volume_is_marked_and_configured() {
     let pod = Pod::new();
     let line = pod.prepare().unwrap();
-    let mark = "{\"ensemble\":\"shop/zk\",\"format\":1,\"serverId\":2}\n";
+    let mark = "{\"ensemble\":\"shop/zk\",\"format\":1,\"serverId\":2,\"starts\":1}\n";
     assert_eq!(pod.read("data/bellwether.json").as_deref(), Some(mark));
     assert_eq!(pod.read("datalog/bellwether.json").as_deref(), Some(mark));
     assert_eq!(pod.read("data/myid").as_deref(), Some("2\n"));
@@ -295,6 +295,7 @@ fn a_malformed_permission_does_not_matter_once_there_is_data() {
 fn a_lost_transaction_log_volume_is_noticed() {
     let pod = Pod::new();
     pod.prepare().unwrap();
+    pod.write("data/version-2/snapshot.0", "x");
     fs::remove_file(pod.dirs.datalog.join(MARK)).unwrap();
     let message = pod.prepare().unwrap_err();
     assert!(

@@ -6,6 +6,7 @@ use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 use jiff::Timestamp;
 
 use super::*;
+use crate::desired::claims::ClaimSizes;
 use crate::desired::config;
 use crate::ids::Voters;
 use crate::observation::{ObserversObservation, StatefulSetObservation};
@@ -65,10 +66,11 @@ impl World {
             inputs_hash: Some(stateful_set::inputs_hash(
                 &ensemble,
                 &revision,
-                &ensemble.storage_size,
+                ClaimSizes::wanted(&ensemble),
             )),
             rendered_by: Some("test".to_owned()),
             claim_size: None,
+            log_claim_size: None,
             terminating: false,
         };
         let voter = |ordinal| {
@@ -94,6 +96,7 @@ impl World {
             revisions: [revision.name.clone()].into(),
             observers: ObserversObservation {
                 claims: Vec::new(),
+                log_claims: Vec::new(),
                 stateful_set: Some(set(2)),
                 pods: (0..2).map(observer).collect(),
                 overdue: BTreeSet::new(),
@@ -245,7 +248,8 @@ fn an_observer_that_could_not_join_under_the_new_list_waits_for_the_voters() {
     let two = Voters::first(2, 0);
     let old = config::render(&world.ensemble, &Voters::first(1, 0), None).revision;
     let new = config::render(&world.ensemble, &two, Some(ServerId(2))).revision;
-    let hash = stateful_set::inputs_hash(&world.ensemble, &new, &world.ensemble.storage_size);
+    let hash =
+        stateful_set::inputs_hash(&world.ensemble, &new, ClaimSizes::wanted(&world.ensemble));
     let set = world.observation.stateful_set.as_mut().unwrap();
     (set.replicas, set.template) = (2, Some(new.clone()));
     set.inputs_hash = Some(hash.clone());
