@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 use bellwether_api::labels;
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -69,10 +70,13 @@ pub fn pod_name(ensemble: &str, ordinal: u16) -> String {
     format!("{ensemble}-{ordinal}")
 }
 
-/// The first ten hexadecimal digits of the SHA-256 of a JSON value; objects hash by sorted keys.
-pub fn short_hash(value: &Value) -> String {
-    let digest = Sha256::digest(value.to_string());
-    digest.iter().take(5).map(|b| format!("{b:02x}")).collect()
+/// The first ten hexadecimal digits of the SHA-256 of a value as JSON; objects hash by sorted keys.
+pub fn short_hash(value: &impl Serialize) -> String {
+    // Only maps whose keys are no strings fail, and there are none.
+    let json = serde_json::to_vec(value).unwrap_or_default();
+    let digest = Sha256::digest(json);
+    let number = digest.iter().take(5).fold(0, |n, b| n << 8 | u64::from(*b));
+    format!("{number:010x}")
 }
 
 /// Metadata of an owned object: labels and the owner, so that deletion follows the ensemble's.

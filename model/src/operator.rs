@@ -44,6 +44,8 @@ struct Sight {
 pub struct Operator {
     rules: Rules,
     ensembles: HashMap<(u8, u8), ValidEnsemble>,
+    /// What the templates are rendered to, each once.
+    revisions: Mutex<HashMap<Template, Revision>>,
     /// A plan depends on nothing but what is seen, so each is made once.
     plans: Mutex<HashMap<Sight, Option<Pass>>>,
 }
@@ -90,6 +92,7 @@ impl Operator {
         Ok(Self {
             rules,
             ensembles,
+            revisions: Mutex::new(HashMap::new()),
             plans: Mutex::new(HashMap::new()),
         })
     }
@@ -144,8 +147,12 @@ impl Operator {
 
     fn revision(&self, template: Template) -> Option<Revision> {
         let ensemble = self.ensembles.get(&(1, template.content))?;
-        let newcomer = initialize(template.initialize);
-        Some(config::render(ensemble, &voters(template.list), newcomer).revision)
+        let mut known = self.revisions.lock().unwrap_or_else(|e| e.into_inner());
+        let revision = known.entry(template).or_insert_with(|| {
+            let newcomer = initialize(template.initialize);
+            config::render(ensemble, &voters(template.list), newcomer).revision
+        });
+        Some(revision.clone())
     }
 
     fn observe(&self, sight: &Sight) -> Option<Observation> {

@@ -120,7 +120,7 @@ pub fn render(
     if let Some(id) = initialize {
         files.insert("initialize".to_owned(), id.to_string());
     }
-    let name = format!("{}-config-{}", ensemble.name, short_hash(&json!(files)));
+    let name = format!("{}-config-{}", ensemble.name, short_hash(&files));
     RenderedRevision {
         revision: Revision {
             name,
@@ -138,32 +138,30 @@ fn zoo_cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<ServerId>
 
 /// A whole file; `observer` is the begin of the line of a server that observes.
 fn cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<String>) -> String {
-    let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-    let mut lines: BTreeMap<String, String> = PREFERRED.iter().map(owned).collect();
-    lines.extend(ensemble.settings.clone());
-    lines.extend(FIXED.iter().map(owned));
-    lines.insert("clientPort".to_owned(), CLIENT_PORT.to_string());
+    let port = CLIENT_PORT.to_string();
+    let users = ensemble.settings.iter();
+    let mut lines: BTreeMap<&str, &str> = PREFERRED.iter().copied().collect();
+    lines.extend(users.map(|(key, value)| (key.as_str(), value.as_str())));
+    lines.extend(FIXED.iter().copied());
+    lines.insert("clientPort", &port);
     if ensemble.transaction_log.is_some() {
-        lines.insert("dataLogDir".to_owned(), "/datalog".to_owned());
+        lines.insert("dataLogDir", "/datalog");
     }
     if observer.is_some() {
-        lines.insert("peerType".to_owned(), "observer".to_owned());
+        lines.insert("peerType", "observer");
     }
     let mut text = String::from("# Written by Bellwether.\n");
-    for (key, value) in &lines {
+    for (key, value) in lines {
         // The file is a Java properties file: a backslash starts an escape.
-        text.push_str(&format!("{key}={}\n", value.replace('\\', "\\\\")));
+        text.extend([key, "=", &value.replace('\\', "\\\\"), "\n"]);
     }
+    let ports = format!(":{QUORUM_PORT}:{ELECTION_PORT}:");
     for id in voters.iter() {
-        let host = member_host(ensemble, id);
-        text.push_str(&format!(
-            "server.{id}={host}:{QUORUM_PORT}:{ELECTION_PORT}:participant\n"
-        ));
+        let (id, host) = (id.to_string(), member_host(ensemble, id));
+        text.extend(["server.", &id, "=", &host, &ports, "participant\n"]);
     }
     if let Some(server) = observer {
-        text.push_str(&format!(
-            "{server}:{QUORUM_PORT}:{ELECTION_PORT}:observer\n"
-        ));
+        text.extend([&server, &ports, "observer\n"]);
     }
     text
 }
