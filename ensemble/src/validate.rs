@@ -466,3 +466,5 @@ fn parse_heap(text: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::example;

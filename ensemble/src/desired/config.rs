@@ -197,11 +197,11 @@ pub fn config_map(ensemble: &ValidEnsemble, rendered: &RenderedRevision) -> Desi
 
 #[cfg(test)]
 mod tests {
+    use bellwether_api::ZooKeeperEnsembleSpec;
     use bellwether_api::ensemble::Config;
-    use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 
     use super::*;
-    use crate::validate::{Context, validate};
+    use crate::validate::example;
 
     /// The other half of scenario 12: in a cluster with a domain of its own, members find each other.
     #[test]
@@ -210,14 +210,8 @@ mod tests {
             replicas: 3,
             ..Default::default()
         };
-        let context = Context {
-            member_image: "bellwether".to_owned(),
-            cluster_domain: "example.internal".to_owned(),
-            version: "test".to_owned(),
-        };
-        let mut ensemble = ZooKeeperEnsemble::new("zk", spec);
-        ensemble.metadata.namespace = Some("shop".to_owned());
-        let valid = validate(&ensemble, &context).unwrap();
+        let mut valid = example(spec);
+        valid.context.cluster_domain = "example.internal".to_owned();
         let rendered = render(&valid, &Voters::first(3, 0), None);
         for (name, file) in rendered.files.iter().filter(|(n, _)| n.ends_with(".cfg")) {
             let servers: Vec<&str> = file.lines().filter(|l| l.starts_with("server.")).collect();
@@ -239,15 +233,7 @@ mod tests {
             }),
             ..Default::default()
         };
-        let context = Context {
-            member_image: "bellwether".to_owned(),
-            cluster_domain: "cluster.local".to_owned(),
-            version: "test".to_owned(),
-        };
-        let mut ensemble = ZooKeeperEnsemble::new("zk", spec);
-        ensemble.metadata.namespace = Some("shop".to_owned());
-        let valid = validate(&ensemble, &context).unwrap();
-        zoo_cfg(&valid, &Voters::first(1, 0), None)
+        zoo_cfg(&example(spec), &Voters::first(1, 0), None)
     }
 
     #[test]

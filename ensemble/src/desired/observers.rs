@@ -85,13 +85,13 @@ fn set_environment(container: &mut Value, ensemble: &ValidEnsemble) {
 
 #[cfg(test)]
 mod tests {
+    use bellwether_api::ZooKeeperEnsembleSpec;
     use bellwether_api::ensemble::Observers;
-    use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 
     use super::*;
     use crate::desired::{config, services};
     use crate::ids::Voters;
-    use crate::validate::{Context, validate};
+    use crate::validate::example;
 
     fn ensemble(observers: i32) -> ValidEnsemble {
         let spec = ZooKeeperEnsembleSpec {
@@ -102,12 +102,7 @@ mod tests {
             }),
             ..Default::default()
         };
-        let context = Context {
-            member_image: "bellwether".to_owned(),
-            cluster_domain: "example.internal".to_owned(),
-            version: "test".to_owned(),
-        };
-        validate(&ZooKeeperEnsemble::new("zk", spec), &context).unwrap()
+        example(spec)
     }
 
     #[test]
@@ -118,7 +113,7 @@ mod tests {
         let voter = &none.files["zoo-8.cfg"];
         assert!(!voter.contains("observer"), "{voter}");
         let observer = &none.files["zoo-observer.cfg"];
-        let own = "server.{id}={pod}.zk-members..svc.example.internal:2888:3888:observer\n";
+        let own = "server.{id}={pod}.zk-members.shop.svc.cluster.local:2888:3888:observer\n";
         assert!(observer.contains(own), "{observer}");
         assert!(observer.contains("peerType=observer\n"), "{observer}");
         let participants = observer.lines().filter(|l| l.ends_with(":participant"));

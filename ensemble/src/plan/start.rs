@@ -295,12 +295,12 @@ fn lost(
 
 #[cfg(test)]
 mod tests {
+    use bellwether_api::ZooKeeperEnsembleSpec;
     use bellwether_api::ensemble::{Storage, TransactionLog};
-    use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 
     use super::*;
     use crate::observation::ClaimObservation;
-    use crate::validate::{Context, validate};
+    use crate::validate::example;
 
     fn claim(volume: &str, ordinal: u16) -> ClaimObservation {
         let voters = (volume == "data").then(|| Voters::first(3, 0));
@@ -328,12 +328,7 @@ mod tests {
             }),
             ..Default::default()
         };
-        let context = Context {
-            member_image: "bellwether".to_owned(),
-            cluster_domain: "cluster.local".to_owned(),
-            version: "test".to_owned(),
-        };
-        let ensemble = validate(&ZooKeeperEnsemble::new("zk", spec), &context).unwrap();
+        let ensemble = example(spec);
         let all = |volume: &str, ordinals: &[u16]| {
             let claims = ordinals.iter().map(|o| claim(volume, *o));
             claims.collect::<Vec<_>>()

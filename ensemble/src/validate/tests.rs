@@ -11,6 +11,13 @@ fn context() -> Context {
     }
 }
 
+/// The ensemble `shop/zk` of this spec.
+pub(crate) fn example(spec: ZooKeeperEnsembleSpec) -> ValidEnsemble {
+    let mut ensemble = ZooKeeperEnsemble::new("zk", spec);
+    ensemble.metadata.namespace = Some("shop".to_owned());
+    validate(&ensemble, &context()).unwrap()
+}
+
 fn problems(change: impl FnOnce(&mut ZooKeeperEnsembleSpec)) -> String {
     let mut spec = ZooKeeperEnsembleSpec {
         replicas: 3,

@@ -1,12 +1,12 @@
 //! The volumes that are rendered.
 
+use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{Storage, TransactionLog};
-use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 
 use super::*;
 use crate::desired::config;
 use crate::ids::Voters;
-use crate::validate::{Context, validate};
+use crate::validate::example;
 
 fn ensemble(log: Option<&str>) -> ValidEnsemble {
     let log = log.map(|size| TransactionLog {
@@ -21,12 +21,7 @@ fn ensemble(log: Option<&str>) -> ValidEnsemble {
         }),
         ..Default::default()
     };
-    let context = Context {
-        member_image: "bellwether".to_owned(),
-        cluster_domain: "cluster.local".to_owned(),
-        version: "test".to_owned(),
-    };
-    validate(&ZooKeeperEnsemble::new("zk", spec), &context).unwrap()
+    example(spec)
 }
 
 fn render(ensemble: &ValidEnsemble) -> (String, Value) {

@@ -1,8 +1,8 @@
 //! Which observer restarts when, and what voters wait for.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{MemberRole, Observers};
-use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 use jiff::Timestamp;
 
 use super::*;
@@ -11,7 +11,7 @@ use crate::desired::config;
 use crate::ids::Voters;
 use crate::observation::{ObserversObservation, StatefulSetObservation};
 use crate::plan::{Plan, plan};
-use crate::validate::{Context, validate};
+use crate::validate::example;
 
 /// Three voters and two observers that all serve; everything was changed a moment ago, and nobody
 /// has restarted yet.
@@ -52,12 +52,7 @@ impl World {
             observers: Some(Observers { replicas: 2 }),
             ..Default::default()
         };
-        let context = Context {
-            member_image: "bellwether".to_owned(),
-            cluster_domain: "cluster.local".to_owned(),
-            version: "test".to_owned(),
-        };
-        let ensemble = validate(&ZooKeeperEnsemble::new("zk", spec), &context).unwrap();
+        let ensemble = example(spec);
         let revision = config::render(&ensemble, &Voters::first(3, 0), None).revision;
         let set = |replicas| StatefulSetObservation {
             replicas,
