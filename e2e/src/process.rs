@@ -61,13 +61,18 @@ pub fn signal(processes: &[Process], signal: &str) {
 pub struct Frozen(Vec<Process>);
 
 impl Frozen {
-    /// Stops the ZooKeeper server in each of the pods with these uids.
+    /// Stops the ZooKeeper server in each of the pods with these uids, and the shell that would kill
+    /// it when its liveness probe fails: then it hangs for the grace period of its pod longer.
     pub fn servers<'a>(uids: impl IntoIterator<Item = &'a String>) -> Result<Self> {
         let mut frozen = Self(Vec::new());
         for uid in uids {
             let mut servers = of_pod(uid);
-            servers.retain(|p| p.line.contains("QuorumPeerMain"));
-            ensure!(!servers.is_empty(), "pod {uid} has no server process here");
+            let is_server = |p: &Process| p.line.contains("QuorumPeerMain");
+            ensure!(
+                servers.iter().any(is_server),
+                "pod {uid} has no server process here"
+            );
+            servers.retain(|p| is_server(p) || p.line.contains("zkServer.sh"));
             signal(&servers, "STOP");
             frozen.0.extend(servers);
         }

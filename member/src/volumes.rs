@@ -43,8 +43,11 @@ fn usage(directory: &Path) -> Result<Value, String> {
         "ask for the size of",
         directory,
     )?;
+    // As `df` has it: what is set aside for root is neither used nor there for a server.
+    let used = found.f_blocks.saturating_sub(found.f_bfree);
+    let usable = used.saturating_add(found.f_bavail);
     Ok(json!({
-        "total": found.f_blocks.saturating_mul(found.f_frsize),
+        "total": usable.saturating_mul(found.f_frsize),
         "free": found.f_bavail.saturating_mul(found.f_frsize),
     }))
 }
