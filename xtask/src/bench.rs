@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: what changes cost.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 
 use crate::{
@@ -45,7 +45,8 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
                 "plan",
                 "--locked",
             ]);
-            return process::run(&mut bench);
+            ensure!(bench.status()?.success(), "the benchmark did not run");
+            return Ok(());
         }
     };
     let mut compile = build::cargo("build")?;
