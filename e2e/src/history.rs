@@ -6,7 +6,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::load::Verdict;
+use crate::load::{Verdict, pod_of, serves};
 use crate::watch::Event;
 
 /// One deletion of a member's pod.
@@ -26,6 +26,17 @@ fn is_member(event: &Event) -> bool {
     event.object["metadata"]["labels"]["app.kubernetes.io/name"] == "zookeeper"
 }
 
+/// Whether the pod is deleted or being deleted.
+fn is_going(event: &Event) -> bool {
+    event.deleted || !event.object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// When it was seen, in Unix seconds.
+fn seconds(event: &Event) -> f64 {
+    let since = event.at.duration_since(UNIX_EPOCH);
+    since.map_or(0.0, |d| d.as_secs_f64())
+}
+
 fn revision(object: &Value) -> Option<String> {
     let annotations = &object["metadata"]["annotations"];
     annotations["zookeeper.bellwether.dev/config-revision"]
@@ -38,8 +49,7 @@ pub fn deletions(history: &[Event]) -> Vec<Deletion> {
     let mut seen = BTreeSet::new();
     let mut found: Vec<Deletion> = Vec::new();
     for (index, event) in history.iter().enumerate().filter(|(_, e)| is_member(e)) {
-        let going = event.deleted || !event.object["metadata"]["deletionTimestamp"].is_null();
-        if !going || !seen.insert(event.uid().to_owned()) {
+        if !is_going(event) || !seen.insert(event.uid().to_owned()) {
             continue;
         }
         let next = history[index..]
@@ -48,10 +58,7 @@ pub fn deletions(history: &[Event]) -> Vec<Deletion> {
         found.push(Deletion {
             pod: event.name().to_owned(),
             uid: event.uid().to_owned(),
-            at: event
-                .at
-                .duration_since(UNIX_EPOCH)
-                .map_or(0.0, |d| d.as_secs_f64()),
+            at: seconds(event),
             replaced_by: next.and_then(|e| revision(&e.object)),
         });
     }
@@ -72,8 +79,8 @@ pub fn most_unready(history: &[Event], size: usize) -> usize {
     let mut ready: BTreeMap<String, bool> = BTreeMap::new();
     let (mut worst, mut complete) = (0, false);
     for event in history.iter().filter(|e| is_member(e)) {
-        let going = event.deleted || !event.object["metadata"]["deletionTimestamp"].is_null();
-        ready.insert(event.name().to_owned(), is_ready(&event.object) && !going);
+        let serves = is_ready(&event.object) && !is_going(event);
+        ready.insert(event.name().to_owned(), serves);
         let serving = ready.values().filter(|r| **r).count();
         complete |= serving == size;
         if complete {
@@ -171,20 +178,17 @@ const BEHIND: f64 = 2.0;
 /// Whenever a member's pod was deleted, the others that had joined held a majority of every server
 /// list that was in use; of one with two servers nobody can be missed.
 pub fn assert_quorum_kept(history: &[Event], verdict: &Verdict) -> Result<()> {
-    let at = |event: &Event| {
-        let since = event.at.duration_since(UNIX_EPOCH);
-        since.map_or(0.0, |d| d.as_secs_f64())
-    };
     // By pod: since when this one is there, and its server list.
     let mut members: BTreeMap<&str, (f64, &str, &str)> = BTreeMap::new();
     for event in history.iter().filter(|e| is_member(e)) {
-        let going = event.deleted || !event.object["metadata"]["deletionTimestamp"].is_null();
-        if !going {
+        if !is_going(event) {
             let notes = &event.object["metadata"]["annotations"];
             let list = notes["zookeeper.bellwether.dev/voters"].as_str();
-            let of_this = members.entry(event.name()).or_insert((at(event), "", ""));
+            let of_this = members
+                .entry(event.name())
+                .or_insert((seconds(event), "", ""));
             if of_this.1 != event.uid() {
-                *of_this = (at(event), event.uid(), list.unwrap_or_default());
+                *of_this = (seconds(event), event.uid(), list.unwrap_or_default());
             }
             continue;
         }
@@ -198,7 +202,9 @@ pub fn assert_quorum_kept(history: &[Event], verdict: &Verdict) -> Result<()> {
         members.remove(event.name());
         let joined: BTreeSet<u32> = members
             .iter()
-            .filter(|(pod, (since, ..))| serves_between(verdict, pod, *since, at(event) + BEHIND))
+            .filter(|(pod, (since, ..))| {
+                serves_between(verdict, pod, *since, seconds(event) + BEHIND)
+            })
             .filter_map(|(pod, _)| pod.rsplit('-').next()?.parse().ok())
             .map(|ordinal: u32| ordinal + 1)
             .collect();
@@ -217,12 +223,8 @@ pub fn assert_quorum_kept(history: &[Event], verdict: &Verdict) -> Result<()> {
 
 fn serves_between(verdict: &Verdict, pod: &str, from: f64, to: f64) -> bool {
     verdict.samples.iter().any(|sample| {
-        let member = sample["member"].as_str().unwrap_or_default();
         let sent = sample["sent"].as_f64().unwrap_or_default();
-        member.split('.').next() == Some(pod)
-            && matches!(sample["role"].as_str(), Some("leader" | "follower"))
-            && sent >= from
-            && sent <= to
+        pod_of(sample) == pod && serves(sample["role"].as_str()) && sent >= from && sent <= to
     })
 }
 

@@ -12,6 +12,17 @@ const RECORD: &str = "/tmp/acknowledged";
 /// Each writer has so many numbers of its own.
 const NUMBERS: u32 = 100_000_000;
 
+/// The pod that a sample of roles is of.
+pub fn pod_of(sample: &Value) -> &str {
+    let member = sample["member"].as_str().unwrap_or_default();
+    member.split('.').next().unwrap_or_default()
+}
+
+/// Whether a member in this role takes part in a quorum.
+pub fn serves(role: Option<&str>) -> bool {
+    matches!(role, Some("leader" | "follower"))
+}
+
 fn record(writer: u32) -> String {
     format!("{RECORD}-{writer}")
 }
@@ -239,8 +250,7 @@ impl Verdict {
         let mut last: std::collections::BTreeMap<String, (bool, i64)> = Default::default();
         for sample in &self.samples {
             if sample["sent"].as_f64().is_some_and(|sent| sent <= time) {
-                let member = sample["member"].as_str().unwrap_or_default();
-                let pod = member.split('.').next().unwrap_or_default().to_owned();
+                let pod = pod_of(sample).to_owned();
                 let epoch = sample["epoch"].as_i64().unwrap_or(-1);
                 last.insert(pod, (sample["role"] == "leader", epoch));
             }

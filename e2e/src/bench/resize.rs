@@ -77,7 +77,7 @@ fn grow(subject: &Subject<'_>, pattern: &Pattern, size: u16) -> Result<()> {
     if size > 2 {
         subject.wait_serves(&newcomer)?;
     }
-    restart_all(subject, size - 1)?;
+    subject.restart_all(size - 1)?;
     subject.wait_serves(&newcomer)
 }
 
@@ -88,17 +88,6 @@ fn shrink(subject: &Subject<'_>, pattern: &Pattern, size: u16) -> Result<()> {
         subject.restart(&leaver)?;
     }
     pattern.apply(subject.world(), size, size + 1, Strategy::OnDelete)?;
-    restart_all(subject, size)?;
+    subject.restart_all(size)?;
     pattern.apply(subject.world(), size, size, Strategy::OnDelete)
-}
-
-/// Restarts the first `count` members, the leader last.
-fn restart_all(subject: &Subject<'_>, count: u16) -> Result<()> {
-    let leader = subject.leader()?;
-    let mut pods: Vec<String> = (0..count).map(|o| subject.ensemble().pod(o)).collect();
-    pods.sort_by_key(|pod| *pod == leader);
-    for pod in &pods {
-        subject.restart(pod)?;
-    }
-    Ok(())
 }

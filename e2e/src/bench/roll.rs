@@ -46,22 +46,9 @@ fn once(
             let target = format!("statefulset/{NAME}");
             world.run(&["rollout", "restart", &target])?;
             if way == Way::Hand {
-                by_hand(subject, SIZE)?;
+                subject.restart_all(SIZE)?;
             }
             Ok(())
         })
     })
-}
-
-/// The best order: followers by ordinal, each waited for, and the leader last.
-fn by_hand(subject: &Subject<'_>, size: u16) -> Result<()> {
-    let leader = subject.leader()?;
-    for ordinal in 0..size {
-        let pod = subject.ensemble().pod(ordinal);
-        if pod != leader {
-            subject.restart(&pod)?;
-        }
-    }
-    // Nothing but its own restart takes the lead from it.
-    subject.restart(&leader)
 }

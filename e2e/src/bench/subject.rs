@@ -10,7 +10,7 @@ use super::plain::{NAME, Pattern, Strategy};
 use super::{Options, Way};
 use crate::ensemble::Ensemble;
 use crate::history::{Deletion, deletions};
-use crate::load::{Load, Verdict};
+use crate::load::{Load, Verdict, pod_of, serves};
 use crate::wait::until;
 use crate::watch::Watch;
 use crate::world::World;
@@ -125,13 +125,10 @@ impl<'w> Subject<'w> {
 
     /// The last role that each member was seen in, by pod.
     fn roles(&self) -> BTreeMap<String, String> {
-        let text = |line: &Value, key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        let role = |line: &Value| line["role"].as_str().unwrap_or_default().to_owned();
         let lines = self.load.roles();
-        let pod = |line: &Value| {
-            let member = text(line, "member");
-            member.split('.').next().unwrap_or_default().to_owned()
-        };
-        lines.iter().map(|l| (pod(l), text(l, "role"))).collect()
+        let own = |line| (pod_of(line).to_owned(), role(line));
+        lines.iter().map(own).collect()
     }
 
     /// The pod that leads, as it says of itself.
@@ -153,16 +150,23 @@ impl<'w> Subject<'w> {
         self.world.run(&target)?;
         until(&format!("{pod} serves again"), PATIENCE, || {
             let lines = self.load.roles();
-            let mut own = lines.iter().filter(|line| {
-                let member = line["member"].as_str().unwrap_or_default();
-                member.split('.').next() == Some(pod) && line["sent"].as_f64() >= Some(from)
-            });
+            let of_pod = |l: &&Value| pod_of(l) == pod && l["sent"].as_f64() >= Some(from);
+            let mut own = lines.iter().filter(of_pod);
             let away = own.any(|line| !serves(line["role"].as_str()));
             match (away, own.next_back()) {
                 (true, Some(line)) if serves(line["role"].as_str()) => Ok(()),
                 _ => Err(format!("{:?}", self.roles())),
             }
         })
+    }
+
+    /// Restarts the first `count` members by hand in the best order: each waited for, and the leader
+    /// last, since nothing but its own restart takes the lead from it.
+    pub fn restart_all(&self, count: u16) -> Result<()> {
+        let leader = self.leader()?;
+        let mut pods: Vec<String> = (0..count).map(|o| self.ensemble.pod(o)).collect();
+        pods.sort_by_key(|pod| *pod == leader);
+        pods.iter().try_for_each(|pod| self.restart(pod))
     }
 
     /// Waits until this member follows or leads.
@@ -279,10 +283,6 @@ impl<'w> Subject<'w> {
     }
 }
 
-fn serves(role: Option<&str>) -> bool {
-    matches!(role, Some("leader" | "follower"))
-}
-
 /// The epochs that a leader was seen in: each leader has one of its own.
 fn leaders(samples: &[Value], from: f64, to: f64) -> BTreeSet<i64> {
     let within = |s: &&Value| {
@@ -318,8 +318,7 @@ fn total(gaps: &[(f64, f64)]) -> f64 {
 fn print_timeline(from: f64, verdict: &Verdict, deleted: &[Deletion], gaps: &[(f64, f64)]) {
     let mut lines: Vec<(f64, String)> = Vec::new();
     for sample in verdict.samples.iter() {
-        let member = sample["member"].as_str().unwrap_or_default();
-        let pod = member.split('.').next().unwrap_or_default();
+        let pod = pod_of(sample);
         let role = sample["role"].as_str().unwrap_or_default();
         lines.push((
             sample["sent"].as_f64().unwrap_or_default(),
