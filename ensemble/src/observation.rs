@@ -191,7 +191,7 @@ impl ServerReport {
 }
 
 /// One volume claim of a member or of a former member.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimObservation {
     /// Its name.
     pub name: String,

@@ -88,12 +88,7 @@ impl Objects {
             ordinal: *ordinal,
             uid: claim.uid.to_string(),
             voters: claim.voters.clone(),
-            terminating: false,
-            requested: None,
-            capacity: None,
-            resize: None,
-            class: None,
-            expandable: None,
+            ..Default::default()
         };
         self.claims.iter().map(observe).collect()
     }

@@ -2,7 +2,6 @@
 //! StatefulSet keeps its size for good, so claims that it makes later grow like the first ones.
 
 use bellwether_api::ensemble::status::Reason;
-
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::report::Trouble;

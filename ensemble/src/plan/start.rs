@@ -309,12 +309,7 @@ mod tests {
             ordinal,
             uid: ordinal.to_string(),
             voters,
-            terminating: false,
-            requested: None,
-            capacity: None,
-            resize: None,
-            class: None,
-            expandable: None,
+            ..Default::default()
         }
     }
 

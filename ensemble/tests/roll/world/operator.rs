@@ -64,12 +64,7 @@ impl World {
                 ordinal: *ordinal,
                 uid: self.claim_uids[ordinal].to_string(),
                 voters: voters.clone(),
-                terminating: false,
-                requested: None,
-                capacity: None,
-                resize: None,
-                class: None,
-                expandable: None,
+                ..Default::default()
             })
             .collect()
     }
