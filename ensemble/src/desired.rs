@@ -95,8 +95,15 @@ pub(crate) fn metadata(ensemble: &ValidEnsemble, name: &str) -> Value {
     })
 }
 
-/// Completes an object for server-side apply: adds the hash of itself as an annotation.
-pub(crate) fn apply(kind: ObjectKind, name: String, mut body: Value) -> DesiredObject {
+/// Completes an object for server-side apply: adds its metadata, and the hash of the whole as an
+/// annotation.
+pub(crate) fn apply(
+    kind: ObjectKind,
+    name: String,
+    metadata: Value,
+    mut body: Value,
+) -> DesiredObject {
+    body["metadata"] = metadata;
     let hash = short_hash(&body);
     body["metadata"]["annotations"][labels::APPLIED_HASH] = Value::String(hash);
     DesiredObject {
@@ -122,7 +129,6 @@ pub fn bootstrap(ensemble: &ValidEnsemble, permission: &BootstrapPermission) -> 
     let mut body = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": metadata(ensemble, &name),
         "data": { "initialize": initialize, "until": until },
     });
     if !permission.epochs.is_empty() {
@@ -141,7 +147,8 @@ pub fn bootstrap(ensemble: &ValidEnsemble, permission: &BootstrapPermission) -> 
         });
         body["data"]["accepted"] = json!(text.to_string());
     }
-    apply(ObjectKind::ConfigMap, name, body)
+    let metadata = metadata(ensemble, &name);
+    apply(ObjectKind::ConfigMap, name, metadata, body)
 }
 
 /// Reads the epochs of the bootstrap ConfigMap: a server id and an epoch in each line, such as `2=7`.
@@ -222,8 +229,9 @@ mod tests {
     use super::*;
 
     fn desired() -> DesiredObject {
-        let body = json!({"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}], "x": {}}});
-        apply(ObjectKind::Service, "a".to_owned(), body)
+        let body = json!({"spec": {"ports": [{"port": 1}], "x": {}}});
+        let metadata = json!({"name": "a"});
+        apply(ObjectKind::Service, "a".to_owned(), metadata, body)
     }
 
     #[test]

@@ -170,6 +170,7 @@ fn plan_existing(
         objects.push(stateful_set::stateful_set(
             ensemble,
             revision,
+            &inputs,
             change.replicas,
             sizes,
         ));

@@ -95,27 +95,25 @@ pub fn render(
         ),
         ("logback.xml".to_owned(), LOGBACK.to_owned()),
     ]);
-    let of_a_voter = zoo_cfg(ensemble, voters, None);
+    let servers = server_lines(ensemble, voters);
+    let of_a_voter = cfg(ensemble, &servers, None);
     for id in voters.iter() {
         files.insert(format!("zoo-{id}.cfg"), of_a_voter.clone());
     }
     // A member that leaves and restarts before it is gone must not vote; an observer never does.
     if let Some(last) = voters.last() {
         let leaver = ServerId(last.0 + 1);
+        let host = member_host(ensemble, leaver);
         files.insert(
             format!("zoo-{leaver}.cfg"),
-            zoo_cfg(ensemble, voters, Some(leaver)),
+            cfg(ensemble, &servers, Some((&leaver.to_string(), &host))),
         );
     }
     // The same for any number of observers, so that a change of it restarts nobody; each puts its own
     // id and name in. No voter lists them: a leader takes learners that it does not know.
     files.insert(
         "zoo-observer.cfg".to_owned(),
-        cfg(
-            ensemble,
-            voters,
-            Some(format!("server.{{id}}={}", host(ensemble, "{pod}"))),
-        ),
+        cfg(ensemble, &servers, Some(("{id}", &host(ensemble, "{pod}")))),
     );
     if let Some(id) = initialize {
         files.insert("initialize".to_owned(), id.to_string());
@@ -131,13 +129,20 @@ pub fn render(
     }
 }
 
-fn zoo_cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<ServerId>) -> String {
-    let observer = observer.map(|id| format!("server.{id}={}", member_host(ensemble, id)));
-    cfg(ensemble, voters, observer)
+/// The line of a server, which is a `participant` or an `observer`.
+fn server_line(id: &str, host: &str, peer_type: &str) -> String {
+    format!("server.{id}={host}:{QUORUM_PORT}:{ELECTION_PORT}:{peer_type}\n")
 }
 
-/// A whole file; `observer` is the begin of the line of a server that observes.
-fn cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<String>) -> String {
+/// The lines of the voters.
+fn server_lines(ensemble: &ValidEnsemble, voters: &Voters) -> String {
+    let line =
+        |id: ServerId| server_line(&id.to_string(), &member_host(ensemble, id), "participant");
+    voters.iter().map(line).collect()
+}
+
+/// A whole file with the voters' lines; `observer` is the id and host of a server that observes.
+fn cfg(ensemble: &ValidEnsemble, servers: &str, observer: Option<(&str, &str)>) -> String {
     let port = CLIENT_PORT.to_string();
     let users = ensemble.settings.iter();
     let mut lines: BTreeMap<&str, &str> = PREFERRED.iter().copied().collect();
@@ -155,13 +160,9 @@ fn cfg(ensemble: &ValidEnsemble, voters: &Voters, observer: Option<String>) -> S
         // The file is a Java properties file: a backslash starts an escape.
         text.extend([key, "=", &value.replace('\\', "\\\\"), "\n"]);
     }
-    let ports = format!(":{QUORUM_PORT}:{ELECTION_PORT}:");
-    for id in voters.iter() {
-        let (id, host) = (id.to_string(), member_host(ensemble, id));
-        text.extend(["server.", &id, "=", &host, &ports, "participant\n"]);
-    }
-    if let Some(server) = observer {
-        text.extend([&server, &ports, "observer\n"]);
+    text.push_str(servers);
+    if let Some((id, host)) = observer {
+        text.push_str(&server_line(id, host, "observer"));
     }
     text
 }
@@ -188,11 +189,17 @@ pub fn config_map(ensemble: &ValidEnsemble, rendered: &RenderedRevision) -> Desi
     let body = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": meta,
         "immutable": true,
-        "data": rendered.files,
     });
-    apply(ObjectKind::ConfigMap, rendered.revision.name.clone(), body)
+    let mut object = apply(
+        ObjectKind::ConfigMap,
+        rendered.revision.name.clone(),
+        meta,
+        body,
+    );
+    // Its name is already the hash of the files.
+    object.body["data"] = json!(rendered.files);
+    object
 }
 
 #[cfg(test)]
@@ -233,7 +240,9 @@ mod tests {
             }),
             ..Default::default()
         };
-        zoo_cfg(&example(spec), &Voters::first(1, 0), None)
+        let ensemble = example(spec);
+        let servers = server_lines(&ensemble, &Voters::first(1, 0));
+        cfg(&ensemble, &servers, None)
     }
 
     #[test]

@@ -5,6 +5,7 @@ use bellwether_api::labels;
 use serde_json::{Value, json};
 
 use super::claims::ClaimSizes;
+use super::stateful_set::{inputs_hash, parts};
 use super::{DesiredObject, ObjectKind, apply};
 use crate::ids::OBSERVER_OFFSET;
 use crate::observation::Revision;
@@ -33,14 +34,15 @@ pub fn stateful_set(
     sizes: ClaimSizes<'_>,
 ) -> DesiredObject {
     let name = set_name(&ensemble.name);
-    let mut body = super::stateful_set::stateful_set(ensemble, revision, replicas, sizes).body;
+    let inputs = inputs_hash(ensemble, revision, sizes);
+    let (mut metadata, mut body) = parts(ensemble, revision, &inputs, replicas, sizes);
     let mut selector = labels::selector(&ensemble.name);
     selector.insert(
         labels::COMPONENT.to_owned(),
         labels::COMPONENT_OBSERVER.to_owned(),
     );
-    body["metadata"]["name"] = json!(name);
-    name_it(&mut body["metadata"]);
+    metadata["name"] = json!(name);
+    name_it(&mut metadata);
     body["spec"]["selector"]["matchLabels"] = json!(selector);
     for claim in body["spec"]["volumeClaimTemplates"]
         .as_array_mut()
@@ -65,11 +67,7 @@ pub fn stateful_set(
     {
         set_environment(container, ensemble);
     }
-    // The hash of what was copied does not speak of this object.
-    if let Some(annotations) = body["metadata"]["annotations"].as_object_mut() {
-        annotations.remove(labels::APPLIED_HASH);
-    }
-    apply(ObjectKind::StatefulSet, name, body)
+    apply(ObjectKind::StatefulSet, name, metadata, body)
 }
 
 /// The first observer is server 101, and each has the configuration of observers.

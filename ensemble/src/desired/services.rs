@@ -12,14 +12,14 @@ pub fn client_service(ensemble: &ValidEnsemble) -> DesiredObject {
     let body = json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(ensemble, &ensemble.name),
         "spec": {
             "type": "ClusterIP",
             "selector": labels::selector(&ensemble.name),
             "ports": [{ "name": "client", "port": CLIENT_PORT, "targetPort": "client" }],
         },
     });
-    apply(ObjectKind::Service, ensemble.name.clone(), body)
+    let metadata = metadata(ensemble, &ensemble.name);
+    apply(ObjectKind::Service, ensemble.name.clone(), metadata, body)
 }
 
 /// The headless Service, which names every member. Members that are not ready are named too:
@@ -29,7 +29,6 @@ pub fn headless_service(ensemble: &ValidEnsemble) -> DesiredObject {
     let body = json!({
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": metadata(ensemble, &name),
         "spec": {
             "type": "ClusterIP",
             "clusterIP": "None",
@@ -42,7 +41,8 @@ pub fn headless_service(ensemble: &ValidEnsemble) -> DesiredObject {
             ],
         },
     });
-    apply(ObjectKind::Service, name, body)
+    let metadata = metadata(ensemble, &name);
+    apply(ObjectKind::Service, name, metadata, body)
 }
 
 /// The disruption budget: others may take away one member at a time. The operator itself deletes
@@ -51,7 +51,6 @@ pub fn pod_disruption_budget(ensemble: &ValidEnsemble) -> DesiredObject {
     let body = json!({
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": metadata(ensemble, &ensemble.name),
         "spec": {
             "maxUnavailable": 1,
             "selector": {
@@ -65,5 +64,6 @@ pub fn pod_disruption_budget(ensemble: &ValidEnsemble) -> DesiredObject {
             },
         },
     });
-    apply(ObjectKind::PodDisruptionBudget, ensemble.name.clone(), body)
+    let (name, metadata) = (ensemble.name.clone(), metadata(ensemble, &ensemble.name));
+    apply(ObjectKind::PodDisruptionBudget, name, metadata, body)
 }

@@ -79,17 +79,35 @@ pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
     }
 }
 
-/// The whole StatefulSet. `sizes` are those in the claim templates: the API server refuses any change
-/// of them.
+/// The whole StatefulSet. `inputs` is what [`inputs_hash`] says of it; `sizes` are those in the claim
+/// templates: the API server refuses any change of them.
 pub fn stateful_set(
     ensemble: &ValidEnsemble,
     revision: &Revision,
+    inputs: &str,
     replicas: u16,
     sizes: ClaimSizes<'_>,
 ) -> DesiredObject {
+    let (metadata, body) = parts(ensemble, revision, inputs, replicas, sizes);
+    apply(
+        ObjectKind::StatefulSet,
+        ensemble.name.clone(),
+        metadata,
+        body,
+    )
+}
+
+/// The metadata of the StatefulSet, and the rest of it: that of observers differs in a few fields.
+pub(super) fn parts(
+    ensemble: &ValidEnsemble,
+    revision: &Revision,
+    inputs: &str,
+    replicas: u16,
+    sizes: ClaimSizes<'_>,
+) -> (Value, Value) {
     let mut meta = metadata(ensemble, &ensemble.name);
     meta["annotations"] = json!({
-        labels::INPUTS_HASH: inputs_hash(ensemble, revision, sizes),
+        labels::INPUTS_HASH: inputs,
         labels::RENDERED_BY: ensemble.context.version,
     });
     let retention = match ensemble.reclaim_policy {
@@ -104,7 +122,6 @@ pub fn stateful_set(
     let mut body = json!({
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": meta,
         "spec": {
             "replicas": replicas,
             "serviceName": members_service(&ensemble.name),
@@ -126,7 +143,7 @@ pub fn stateful_set(
     });
     // The macro copies what it is given; what is large is moved in.
     body["spec"]["template"]["spec"] = pod_spec(ensemble, revision);
-    apply(ObjectKind::StatefulSet, ensemble.name.clone(), body)
+    (meta, body)
 }
 
 fn claim_template(

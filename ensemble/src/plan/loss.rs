@@ -115,7 +115,7 @@ fn judge(recorded: Option<&Acceptance>, view: &View<'_>) -> State {
         return State::Serving;
     }
     let open = recorded.filter(|a| !a.over);
-    if view.live().len() > 1 || view.template.initialize.is_some() {
+    if view.live.len() > 1 || view.template.initialize.is_some() {
         return State::Unclear;
     }
     if view.may_initialize && open.is_none() {

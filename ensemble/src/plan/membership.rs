@@ -50,7 +50,7 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         }
     }
     let checked = view.rules.small_steps && view.rules.finished_first;
-    if let Err(unsafe_voters) = may_become_live(view.live(), &change.voters)
+    if let Err(unsafe_voters) = may_become_live(view.live.iter().copied(), &change.voters)
         && checked
     {
         change.held = Some(unsafe_voters.to_string());
@@ -100,7 +100,7 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
 /// The set that the unfinished step came from, if the target lies in that direction by now.
 fn turn_round(view: &View<'_>, wanted: &Voters) -> Option<Voters> {
     let template = &view.template.voters;
-    let mut others = view.live();
+    let mut others = view.live.clone();
     others.remove(template);
     let old = others.pop_first().filter(|_| others.is_empty())?;
     let distance = |v: &Voters| v.len().abs_diff(wanted.len());

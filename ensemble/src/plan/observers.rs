@@ -76,8 +76,10 @@ pub fn plan_observers<'a>(
         .collect();
     let own = set.map(|s| super::growth::template_sizes(ensemble, s));
     let sizes = own.unwrap_or_else(|| ClaimSizes::wanted(ensemble));
-    let inputs = stateful_set::inputs_hash(ensemble, rendered, sizes);
-    let same_inputs = set.is_some_and(|s| s.inputs_hash.as_ref() == Some(&inputs));
+    let same_inputs = set.is_some_and(|s| {
+        let inputs = stateful_set::inputs_hash(ensemble, rendered, sizes);
+        s.inputs_hash.as_ref() == Some(&inputs)
+    });
     // As for the voters: what an older operator rendered stays until the user changes something.
     let keep_template = same_inputs
         && set.is_some_and(|s| {

@@ -68,7 +68,7 @@ fn epochs(
         let epoch = epochs.entry(member.id).or_default();
         *epoch = seen.unwrap_or_default().max(*epoch);
     }
-    let votes = |id: &ServerId| view.live().iter().any(|voters| voters.contains(*id));
+    let votes = |id: &ServerId| view.live.iter().any(|voters| voters.contains(*id));
     let lost = |id: ServerId| acceptance.is_some_and(|a| !a.over && a.lost.contains(id));
     epochs.retain(|id, epoch| *epoch > 0 && votes(id) && !lost(*id));
     epochs

@@ -295,7 +295,7 @@ fn phase(
     if view.may_initialize && view.template.initialize.is_none() && !view.is_finished() {
         return Phase::Starting;
     }
-    let live = view.live();
+    let live = &view.live;
     let sizes = || {
         live.iter()
             .map(|v| v.len())
@@ -329,7 +329,7 @@ fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
     view.template.voters != *wanted
         && change.voters == view.template.voters
         && change.held.is_none()
-        && view.live().len() == 1
+        && view.live.len() == 1
         && !view.may_initialize
         && !away(view).is_empty()
 }

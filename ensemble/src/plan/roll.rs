@@ -253,8 +253,14 @@ fn restart_is_safe(view: &View<'_>, id: ServerId) -> Result<(), WaitingOn> {
     let able = Voters::from_iter(voting.map(|m| m.id))
         .difference(&view.gone())
         .union(&view.template.voters);
-    may_restart(id, &view.serving, &view.answering, &able, view.live())
-        .map_err(|e| WaitingOn::Majority(e.to_string()))
+    may_restart(
+        id,
+        &view.serving,
+        &view.answering,
+        &able,
+        view.live.iter().copied(),
+    )
+    .map_err(|e| WaitingOn::Majority(e.to_string()))
 }
 
 /// Why a member restarts.

@@ -56,6 +56,8 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
         Start::Refuse(trouble) => return Plan::nothing(Report::trouble(Phase::Blocked, trouble)),
     };
     let rendered = config::render(ensemble, &voters, initialize);
+    let sizes = ClaimSizes::wanted(ensemble);
+    let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
     let mut report = Report::new(Phase::Starting, message);
     report.revision = Some(rendered.revision.clone());
     Plan {
@@ -65,12 +67,7 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
             services::headless_service(ensemble),
             services::client_service(ensemble),
             services::pod_disruption_budget(ensemble),
-            stateful_set::stateful_set(
-                ensemble,
-                &rendered.revision,
-                replicas,
-                ClaimSizes::wanted(ensemble),
-            ),
+            stateful_set::stateful_set(ensemble, &rendered.revision, &inputs, replicas, sizes),
         ],
         prune: Vec::new(),
         growth: Vec::new(),

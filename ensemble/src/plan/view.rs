@@ -91,6 +91,9 @@ pub struct View<'a> {
     pub serving: Voters,
     /// Members that answer.
     pub answering: Voters,
+    /// The voter sets that are live: of every pod that may still run, and of the template, which
+    /// every pod that is made now gets.
+    pub live: BTreeSet<&'a Voters>,
     /// The one member that says it leads; `None` also when two say so.
     pub leader: Option<ServerId>,
     /// How many members say that they lead.
@@ -170,8 +173,11 @@ impl<'a> View<'a> {
         } else {
             None
         };
+        let live = members.values().map(|m| m.voters);
+        let live = live.chain([&template.voters]).collect();
         Ok(Self {
             template,
+            live,
             members,
             missing,
             serving,
@@ -188,16 +194,6 @@ impl<'a> View<'a> {
             ensemble: &ensemble.name,
             id_offset: ensemble.id_offset,
         })
-    }
-
-    /// The voter sets that are live: of every pod that may still run, and of the template, which
-    /// every pod that is made now gets.
-    pub fn live(&self) -> BTreeSet<&'a Voters> {
-        self.members
-            .values()
-            .map(|m| m.voters)
-            .chain([&self.template.voters])
-            .collect()
     }
 
     /// The server id of an ordinal.
@@ -245,7 +241,7 @@ impl<'a> View<'a> {
         !self.missing.iter().any(missing)
             && self.leader.is_some()
             && self.members.keys().all(known)
-            && self.live().len() == 1
+            && self.live.len() == 1
             && self.all_run_and_serve(&voters, &self.template.voters)
     }
 

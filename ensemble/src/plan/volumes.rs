@@ -31,9 +31,8 @@ pub fn agree(claims: &[ClaimObservation], voters: &Voters) -> bool {
 /// live, and a leader leads under it.
 pub fn plan_records(claims: &[ClaimObservation], view: &View<'_>) -> Vec<DesiredObject> {
     let voters = &view.template.voters;
-    let first = claims.iter().all(|c| c.voters.is_none())
-        && view.live().len() == 1
-        && view.leader.is_some();
+    let first =
+        claims.iter().all(|c| c.voters.is_none()) && view.live.len() == 1 && view.leader.is_some();
     if view.claims_agree || !(view.is_settled() || first) {
         return Vec::new();
     }

@@ -27,7 +27,8 @@ fn ensemble(log: Option<&str>) -> ValidEnsemble {
 fn render(ensemble: &ValidEnsemble) -> (String, Value) {
     let rendered = config::render(ensemble, &Voters::first(3, 0), None);
     let sizes = ClaimSizes::wanted(ensemble);
-    let set = stateful_set(ensemble, &rendered.revision, 3, sizes);
+    let inputs = inputs_hash(ensemble, &rendered.revision, sizes);
+    let set = stateful_set(ensemble, &rendered.revision, &inputs, 3, sizes);
     (rendered.files["zoo-1.cfg"].clone(), set.body)
 }
 
