@@ -3,6 +3,8 @@
 //! The spec says where the election is and in which dialect it is held; the status says who leads,
 //! who waits, and with what fencing token. Bellwether only reads: it never takes part.
 
+mod dialect;
+mod identity;
 mod reasons;
 mod status;
 
@@ -10,9 +12,14 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use dialect::{
+    CandidateOrder, CustomOptions, Dialect, DialectType, JsonOptions, LeaderRule, SequenceOptions,
+};
+pub use identity::{IdentityDecoder, IdentityOptions};
 pub use reasons::{ConditionType, Reason};
 pub use status::{
-    Candidate, IdentitySource, Leader, LeaderElectionStatus, PreviousLeader, format_session,
+    Candidate, Exclusivity, IdentitySource, Leader, LeaderElectionStatus, PreviousLeader,
+    format_session,
 };
 
 /// How many candidates a status lists if the spec does not say.
@@ -68,8 +75,8 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
     printcolumn(
         name = "Dialect",
         type_ = "string",
-        json_path = ".spec.dialect.type",
-        description = "The recipe that the applications follow",
+        json_path = ".status.dialect",
+        description = "The recipe that the election is read in",
         priority = 1
     ),
     printcolumn(
@@ -97,8 +104,9 @@ pub struct LeaderElectionSpec {
 
     /// The absolute path of the election's znode.
     ///
-    /// For `SingleText` it is the leader's node itself; for every other dialect it is the parent of
-    /// the candidates' nodes. It does not have to exist yet.
+    /// For `SingleText`, `SingleJson`, `HadoopElector`, `HBaseMaster`, `FlinkComponent` and
+    /// `ElasticJob` it is the leader's node itself; for every other dialect it is the parent of the
+    /// candidates' nodes. It does not have to exist yet.
     #[schemars(
         length(min = 2, max = 1024),
         regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
@@ -109,6 +117,10 @@ pub struct LeaderElectionSpec {
 
     /// The recipe that the applications follow.
     pub dialect: Dialect,
+
+    /// How the identity is read, where the dialect's own way does not fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityOptions>,
 
     /// How many candidates the status lists, the first in the queue first. The count of candidates
     /// is exact whatever this is.
@@ -124,92 +136,6 @@ pub struct EnsembleRef {
     /// The name of a `ZooKeeperEnsemble` in the namespace of the `LeaderElection`.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-}
-
-/// A recipe, with what that recipe needs to be told.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("(self.type == 'Sequence') == has(self.sequence)").message("sequence is required for the dialect Sequence and not allowed for any other"))]
-#[x_kube(validation = Rule::new("self.type != 'SingleText' || !has(self.acknowledgement)").message("acknowledgement is for dialects with a queue: with SingleText the leader's node is its own acknowledgement"))]
-pub struct Dialect {
-    /// Which recipe it is.
-    #[serde(rename = "type")]
-    pub type_: DialectType,
-
-    /// Options of the dialect `Sequence`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sequence: Option<SequenceOptions>,
-
-    /// The znode that the leader creates once it has run its leader procedure: the name of a child
-    /// of `path`, or an absolute path.
-    ///
-    /// Until it exists the leader is elected but not acknowledged: `LeaderElected` is False with
-    /// the reason `AwaitingAcknowledgement`. An ephemeral acknowledgement counts only if the
-    /// leader's own session owns it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(
-        length(min = 1, max = 1024),
-        regex(pattern = r"^((/[^/\x00-\x1f\x7f-\x9f]+)+|[^/\x00-\x1f\x7f-\x9f]+)$")
-    )]
-    #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("acknowledgement must not hold '.' or '..': ZooKeeper has no relative paths"))]
-    pub acknowledgement: Option<String>,
-}
-
-/// The recipes that the mirror can read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum DialectType {
-    /// Every client creates the same ephemeral node; whoever succeeds leads, the others wait for it
-    /// to go. `path` is that node and its data is the leader's identity.
-    SingleText,
-    /// Ephemeral sequential children with a prefix of your choice, next to whatever else is there;
-    /// the lowest number leads.
-    Sequence,
-    /// ZooKeeper's own leader election recipe and `LeaderElectionSupport`: children `n_<sequence>`,
-    /// the lowest number leads.
-    ZkElection,
-    /// Curator's `LeaderLatch`: children `_c_<uuid>-latch-<sequence>`.
-    CuratorLatch,
-    /// Curator's `LeaderSelector` and `InterProcessMutex`: children `_c_<uuid>-lock-<sequence>`.
-    CuratorLock,
-    /// kazoo's `Election` and `Lock`: children `<hex>__lock__<sequence>`.
-    Kazoo,
-}
-
-impl DialectType {
-    /// Every dialect, in the order in which the documentation lists them.
-    pub const ALL: [Self; 6] = [
-        Self::SingleText,
-        Self::Sequence,
-        Self::ZkElection,
-        Self::CuratorLatch,
-        Self::CuratorLock,
-        Self::Kazoo,
-    ];
-
-    /// The word that the API carries.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SingleText => "SingleText",
-            Self::Sequence => "Sequence",
-            Self::ZkElection => "ZkElection",
-            Self::CuratorLatch => "CuratorLatch",
-            Self::CuratorLock => "CuratorLock",
-            Self::Kazoo => "Kazoo",
-        }
-    }
-}
-
-/// Options of the dialect `Sequence`.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct SequenceOptions {
-    /// What stands before the sequence number in a candidate's name, for example `leader` or
-    /// `lock-`. Children with another name are counted and otherwise ignored.
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[^/\x00-\x1f\x7f-\x9f]+$")
-    )]
-    pub prefix: String,
 }
 
 fn default_max_candidates() -> i32 {
@@ -274,13 +200,13 @@ mod tests {
         let rules = spec["dialect"]["x-kubernetes-validations"]
             .as_array()
             .unwrap();
-        assert_eq!(rules.len(), 2);
+        assert_eq!(rules.len(), 6);
         assert_eq!(
             spec["dialect"]["properties"]["type"]["enum"]
                 .as_array()
                 .unwrap()
                 .len(),
-            6
+            DialectType::ALL.len()
         );
         assert!(
             spec["path"]["x-kubernetes-validations"]

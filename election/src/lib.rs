@@ -1,11 +1,12 @@
 //! From the znodes of an election to who leads, who waits, and what the `LeaderElection` says.
 //!
-//! This crate is pure: no clock, no sockets, no runtime. The operator reads znodes into a
-//! [`Snapshot`]; [`read_election`] turns it into a [`Reading`] by the rules of the dialect; and
-//! [`mod@status`] turns that, or the fact that nothing can be read, into the object's status.
+//! This crate is pure: no clock, no sockets, no runtime. A spec is checked and becomes [`Rules`]; the
+//! operator reads znodes into a [`Snapshot`]; [`read_election`] turns it into a [`Reading`] by the
+//! rules; and [`mod@status`] turns that, or the fact that nothing can be read, into the object's
+//! status.
 //!
 //! ```text
-//! names of children -> rank -> which nodes to read -> Snapshot -> read_election -> Reading
+//! spec -> Rules: names of children -> which nodes to read -> Snapshot -> read_election -> Reading
 //!                                                     Sight (Reading | Blind) + old status -> status
 //! ```
 //!
@@ -14,22 +15,24 @@
 //! * Nothing panics, whatever bytes the applications wrote into names and data.
 //! * The order of candidates is that of the library that made them, so the leader shown is the
 //!   one that the library elects.
-//! * The fencing token is the zxid that created the leader's node. It never decreases in a status
-//!   without the condition `QueueHealthy` saying so.
+//! * The fencing token is the zxid that created the leader's node, or wrote its data where that makes
+//!   it the leader's. It never decreases in a status without the condition `QueueHealthy` saying so.
 //! * While the mirror is blind, nothing that it saw is changed, and nothing is asserted.
 
 mod anomaly;
 mod decode;
 mod dialect;
 mod reading;
+mod rules;
 mod status;
 mod words;
 
-pub use anomaly::Anomaly;
+pub use anomaly::{Anomaly, Common};
 pub use decode::{Identity, MAX_IDENTITY};
-pub use dialect::{Queue, Ranked, rank};
+pub use dialect::Detection;
 pub use reading::{
-    Acknowledgement, Claim, Member, NodeStat, Reading, Seat, Snapshot, Where, acknowledgement,
+    Acknowledgement, Claim, Member, NodeStat, Reading, Registration, Seat, Snapshot, Verdict,
     read_election,
 };
+pub use rules::{InvalidSpec, MAX_READ, Place, Rules, Where};
 pub use status::{Blindness, Sight, is_leader_change, status};

@@ -1,13 +1,14 @@
-//! From a snapshot of znodes to what it says: the queue, its head, and what looks wrong.
+//! From a snapshot of znodes to what it says: the queue, who leads, and what looks wrong.
 
 use std::collections::HashMap;
 
-use bellwether_api::election::{Dialect, LeaderElectionSpec};
+use bellwether_api::election::{DialectType, Exclusivity};
 use jiff::Timestamp;
 
 use crate::anomaly::{Anomaly, anomalies};
 use crate::decode::Identity;
-use crate::dialect::{Ranked, Shape, rank, recipe};
+use crate::dialect::{Detection, Order, Ranked};
+use crate::rules::{MAX_READ, Place, Rules, Where, last_name};
 
 /// What ZooKeeper tells about a znode, as far as an election needs it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,27 +37,21 @@ impl NodeStat {
 /// A candidate's node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// The transaction that created the node: its fencing token.
+    /// The transaction that created the node.
     pub czxid: i64,
+    /// The fencing token of a leader with this node: the transaction that created it, or, where
+    /// its data makes it the leader's, the one that wrote the data.
+    pub token: i64,
     /// When it was created, by the server's clock; `None` if that is no valid time.
     pub created: Option<Timestamp>,
     /// The session that owns it, or 0 if it is not ephemeral.
     pub session: i64,
     /// Who the candidate is.
     pub identity: Identity,
-}
-
-impl Claim {
-    /// Reads a candidate's node in the given dialect.
-    pub fn read(dialect: &Dialect, node: &str, stat: &NodeStat, data: &[u8]) -> Self {
-        let decoder = recipe(dialect.type_).identity;
-        Self {
-            czxid: stat.czxid,
-            created: Timestamp::from_millisecond(stat.ctime).ok(),
-            session: stat.ephemeral_owner,
-            identity: Identity::decode(decoder, data, stat.ephemeral_owner, node),
-        }
-    }
+    /// Whether its data lets it lead. True where the dialect does not ask the data.
+    pub leads: bool,
+    /// Whether its data says that all candidates lead.
+    pub all_lead: bool,
 }
 
 /// A candidate's node: what it says, or that it may not be read.
@@ -68,28 +63,14 @@ pub enum Member {
     Hidden,
 }
 
-/// Where the acknowledgement of an election is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where<'s> {
-    /// It is a child of the election's path, with this name. Watching the children covers it.
-    Child(&'s str),
-    /// It is another znode, with this path.
-    Elsewhere(&'s str),
-}
-
-/// Where the acknowledgement of an election is, if its spec names one.
-pub fn acknowledgement(spec: &LeaderElectionSpec) -> Option<Where<'_>> {
-    let named = spec.dialect.acknowledgement.as_deref()?;
-    if !named.starts_with('/') {
-        return Some(Where::Child(named));
+impl Member {
+    /// What the node says, if it may be read.
+    pub fn claim(&self) -> Option<&Claim> {
+        match self {
+            Self::Read(claim) => Some(claim),
+            Self::Hidden => None,
+        }
     }
-    let child = named
-        .strip_prefix(&spec.path)
-        .and_then(|rest| rest.strip_prefix('/'));
-    Some(match child {
-        Some(child) if !child.contains('/') => Where::Child(child),
-        _ => Where::Elsewhere(named),
-    })
 }
 
 /// The acknowledgement as it was read.
@@ -102,6 +83,15 @@ pub enum Acknowledgement {
         /// The session that owns it, or 0 if it is not ephemeral.
         owner: i64,
     },
+}
+
+/// The node in which the leader registers itself, as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// It does not exist.
+    Absent,
+    /// It exists.
+    Present(Member),
 }
 
 /// The znodes of an election at one moment.
@@ -125,11 +115,13 @@ pub enum Snapshot {
     Queue {
         /// The names of all children.
         children: Vec<String>,
-        /// What was read of the first of them in the order of the dialect. A candidate that is
-        /// missing here was not read because it is far behind.
+        /// What was read of those that [`Rules::wanted`] names. A candidate that is missing here
+        /// was not read because it is far behind.
         members: HashMap<String, Member>,
-        /// The acknowledgement, if the spec names one.
+        /// The acknowledgement, if there is to be one.
         acknowledgement: Option<Acknowledgement>,
+        /// The registration of the leader, if there is to be one.
+        registration: Option<Registration>,
         /// The newest transaction that was seen.
         zxid: i64,
     },
@@ -138,26 +130,71 @@ pub enum Snapshot {
 /// A candidate in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seat {
-    /// The name of its node.
+    /// The name of its node; the path of a registration that is not among the children.
     pub node: String,
-    /// The number in the name; `None` for the dialect without a queue.
+    /// The number in the name; `None` without one.
     pub sequence: Option<i32>,
+    /// What a client looks for after a create whose reply was lost, if the name tells it.
+    pub guid: Option<String>,
+    /// The session in the name, which only counts where the node may not be read.
+    pub named_session: Option<i64>,
+    /// Whether it holds the election together with others of its kind.
+    pub shared: bool,
     /// What its node says.
     pub member: Member,
+}
+
+/// Who leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// There is nobody who could.
+    Nobody,
+    /// This one.
+    Leader(Box<Seat>),
+    /// The first candidates hold the election together.
+    Together {
+        /// How many they are.
+        holders: usize,
+    },
+    /// There are candidates, but nobody is registered as the leader.
+    Unregistered,
+    /// There are candidates, but the data of none says that it leads.
+    NotActive,
+    /// All candidates would have to be read to know, and there are more than [`MAX_READ`].
+    TooMany,
+    /// All candidates would have to be read to know, and the ACL hides some.
+    Hidden {
+        /// How many.
+        count: usize,
+    },
+    /// The dialect is not known.
+    UnknownDialect,
 }
 
 /// What a snapshot says in its dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
+    /// The dialect that it was read in; `None` if that is not known.
+    pub dialect: Option<DialectType>,
+    /// What was detected, if the spec leaves the dialect open.
+    pub detection: Option<Detection>,
     /// Whether the path exists.
     pub exists: bool,
-    /// The first candidates, the leader first.
+    /// Who leads.
+    pub verdict: Verdict,
+    /// Whether at most one can lead.
+    pub exclusivity: Exclusivity,
+    /// The first candidates in the order in which they come to lead.
     pub seats: Vec<Seat>,
     /// How many candidates there are.
     pub candidate_count: usize,
     /// How many children are no candidates.
     pub unmatched: usize,
-    /// Whether the leader acknowledged, if the spec names an acknowledgement.
+    /// The znode where the leader registers itself, if that decides: a path, or a child's name.
+    pub leader_path: Option<String>,
+    /// The acknowledgement as the spec or the recipe names it.
+    pub acknowledgement: Option<String>,
+    /// Whether the leader acknowledged, if there is to be an acknowledgement.
     pub acknowledged: Option<bool>,
     /// Whether an acknowledgement exists that is not the leader's.
     pub foreign_acknowledgement: bool,
@@ -167,44 +204,65 @@ pub struct Reading {
     pub zxid: i64,
 }
 
-/// Reads a snapshot in the dialect of the spec.
-pub fn read_election(spec: &LeaderElectionSpec, snapshot: &Snapshot) -> Reading {
-    let mut reading = match snapshot {
+impl Reading {
+    /// Who leads, if somebody does alone.
+    pub fn leader(&self) -> Option<&Seat> {
+        match &self.verdict {
+            Verdict::Leader(seat) => Some(seat.as_ref()),
+            _ => None,
+        }
+    }
+}
+
+/// Reads a snapshot by the rules of its election.
+pub fn read_election(rules: &Rules, snapshot: &Snapshot) -> Reading {
+    match snapshot {
         Snapshot::Missing { zxid } => Reading {
             exists: false,
-            ..nothing(*zxid)
+            ..nothing(rules, *zxid)
         },
-        Snapshot::Node { claim, zxid, .. } => Reading {
-            seats: vec![Seat {
-                node: last_name(&spec.path).to_owned(),
-                sequence: None,
-                member: Member::Read(claim.clone()),
-            }],
-            candidate_count: 1,
-            ..nothing(*zxid)
-        },
+        Snapshot::Node {
+            claim,
+            children,
+            zxid,
+        } => read_node(rules, claim, *children, *zxid),
         Snapshot::Queue {
             children,
             members,
             acknowledgement,
+            registration,
             zxid,
-        } => read_queue(spec, children, members, *acknowledgement, *zxid),
-    };
-    let children = match snapshot {
-        Snapshot::Node { children, .. } => *children,
-        _ => 0,
-    };
-    reading.anomalies = anomalies(&reading.seats, children);
-    reading
+        } => {
+            let registration = registration.as_ref();
+            read_queue(
+                rules,
+                children,
+                members,
+                *acknowledgement,
+                registration,
+                *zxid,
+            )
+        }
+    }
 }
 
 /// A path that exists with nothing in it.
-fn nothing(zxid: i64) -> Reading {
+fn nothing(rules: &Rules, zxid: i64) -> Reading {
     Reading {
+        dialect: rules.dialect(),
+        detection: rules.detection().cloned(),
         exists: true,
+        verdict: Verdict::Nobody,
+        exclusivity: if rules.may_share() || rules.place() == Place::Unknown {
+            Exclusivity::Unknown
+        } else {
+            Exclusivity::Exclusive
+        },
         seats: Vec::new(),
         candidate_count: 0,
         unmatched: 0,
+        leader_path: rules.leader_path().map(Where::into_name),
+        acknowledgement: rules.acknowledgement_name().map(str::to_owned),
         acknowledged: None,
         foreign_acknowledgement: false,
         anomalies: Vec::new(),
@@ -212,85 +270,175 @@ fn nothing(zxid: i64) -> Reading {
     }
 }
 
+fn read_node(rules: &Rules, claim: &Claim, children: i32, zxid: i64) -> Reading {
+    let seat = Seat::plain(last_name(&rules.spec().path), Member::Read(claim.clone()));
+    let mut reading = Reading {
+        verdict: if claim.leads {
+            Verdict::Leader(Box::new(seat.clone()))
+        } else {
+            Verdict::NotActive
+        },
+        seats: vec![seat],
+        candidate_count: 1,
+        ..nothing(rules, zxid)
+    };
+    reading.anomalies = anomalies(rules, &reading, children);
+    reading
+}
+
 fn read_queue(
-    spec: &LeaderElectionSpec,
+    rules: &Rules,
     children: &[String],
     members: &HashMap<String, Member>,
     acknowledgement: Option<Acknowledgement>,
+    registration: Option<&Registration>,
     zxid: i64,
 ) -> Reading {
-    let queue = rank(&spec.dialect, candidates_among(spec, children));
-    let seats: Vec<Seat> = queue
+    let Some(mut queue) = rules.rank(children) else {
+        return Reading {
+            verdict: if children.is_empty() {
+                Verdict::Nobody
+            } else {
+                Verdict::UnknownDialect
+            },
+            unmatched: children.len(),
+            ..nothing(rules, zxid)
+        };
+    };
+    let count = queue.order.len();
+    if rules.order() == Some(Order::CreationZxid) {
+        let claim = |ranked: &Ranked<'_>| members.get(ranked.node).and_then(Member::claim);
+        // Those that were not read come last; whether somebody leads then is decided below.
+        queue
+            .order
+            .sort_by_key(|ranked| claim(ranked).map_or(i64::MAX, |claim| claim.czxid));
+    }
+    let mut seats: Vec<Seat> = queue
         .order
         .iter()
-        .take(usize::try_from(spec.max_candidates).unwrap_or(0).max(1))
-        .map(|Ranked { node, sequence }| Seat {
-            node: node.clone(),
-            sequence: Some(*sequence),
-            member: members.get(node).cloned().unwrap_or(Member::Hidden),
+        .take(if rules.reads_all() {
+            MAX_READ
+        } else {
+            rules.max_candidates()
         })
+        .map(|ranked| Seat::of(ranked, members))
         .collect();
-    let leader = seats.first().map(|seat| match &seat.member {
-        Member::Read(claim) => Some(claim.session),
-        Member::Hidden => None,
-    });
-    let mine = |owner: i64| match leader {
-        None => false,
-        // An acknowledgement that outlives sessions, or a leader whose session is hidden.
-        Some(None) => true,
-        Some(Some(session)) => owner == 0 || owner == session,
+    let verdict = match registration {
+        Some(registration) => registered(rules, registration, count),
+        None if rules.reads_all() => first_of_all(rules, &seats, count),
+        None => first(&seats, &queue.order),
     };
-    let (acknowledged, foreign) = match acknowledgement {
+    seats.truncate(rules.max_candidates());
+    let mut reading = Reading {
+        verdict,
+        seats,
+        candidate_count: count,
+        unmatched: queue.unmatched,
+        ..nothing(rules, zxid)
+    };
+    reading.exclusivity = match &reading.verdict {
+        Verdict::Together { .. } => Exclusivity::MultiLeader,
+        Verdict::Leader(seat) if seat.member.claim().is_some() => Exclusivity::Exclusive,
+        _ => reading.exclusivity,
+    };
+    (reading.acknowledged, reading.foreign_acknowledgement) =
+        acknowledged(reading.leader(), acknowledgement);
+    reading.anomalies = anomalies(rules, &reading, 0);
+    reading
+}
+
+/// Who leads where the first of the queue does.
+fn first(seats: &[Seat], order: &[Ranked<'_>]) -> Verdict {
+    let Some(head) = seats.first() else {
+        return Verdict::Nobody;
+    };
+    if head.member.claim().is_some_and(|claim| claim.all_lead) {
+        let holders = order.len();
+        return Verdict::Together { holders };
+    }
+    if head.shared {
+        let holders = order.iter().take_while(|ranked| ranked.shared).count();
+        return Verdict::Together { holders };
+    }
+    Verdict::Leader(Box::new(head.clone()))
+}
+
+/// Who leads where that is only known when all candidates were read.
+fn first_of_all(rules: &Rules, seats: &[Seat], count: usize) -> Verdict {
+    if count > MAX_READ {
+        return Verdict::TooMany;
+    }
+    let hidden = seats
+        .iter()
+        .filter(|seat| seat.member.claim().is_none())
+        .count();
+    if hidden > 0 {
+        return Verdict::Hidden { count: hidden };
+    }
+    let leads = |seat: &&Seat| seat.member.claim().is_some_and(|claim| claim.leads);
+    match seats.iter().find(leads) {
+        Some(seat) => Verdict::Leader(Box::new(seat.clone())),
+        None if rules.marks() && count > 0 => Verdict::NotActive,
+        None => Verdict::Nobody,
+    }
+}
+
+/// Who leads where the leader registers itself.
+fn registered(rules: &Rules, registration: &Registration, count: usize) -> Verdict {
+    match registration {
+        Registration::Absent if count == 0 => Verdict::Nobody,
+        Registration::Absent => Verdict::Unregistered,
+        Registration::Present(member) => {
+            let node = rules
+                .leader_path()
+                .map(Where::into_name)
+                .unwrap_or_default();
+            Verdict::Leader(Box::new(Seat::plain(&node, member.clone())))
+        }
+    }
+}
+
+/// Whether the leader acknowledged, and whether somebody else did.
+fn acknowledged(
+    leader: Option<&Seat>,
+    acknowledgement: Option<Acknowledgement>,
+) -> (Option<bool>, bool) {
+    let mine = |owner: i64| match leader.map(|seat| seat.member.claim()) {
+        None => false,
+        // A leader whose session is hidden, or an acknowledgement that outlives sessions.
+        Some(None) => true,
+        Some(Some(claim)) => owner == 0 || owner == claim.session,
+    };
+    match acknowledgement {
         None => (None, false),
         Some(Acknowledgement::Absent) => (Some(false), false),
         Some(Acknowledgement::Present { owner }) => (Some(mine(owner)), !mine(owner)),
-    };
-    Reading {
-        seats,
-        candidate_count: queue.order.len(),
-        unmatched: queue.unmatched,
-        acknowledged,
-        foreign_acknowledgement: foreign,
-        ..nothing(zxid)
     }
 }
 
-/// The children that may be candidates: all but the acknowledgement.
-pub(crate) fn candidates_among<'c>(
-    spec: &LeaderElectionSpec,
-    children: &'c [String],
-) -> impl Iterator<Item = &'c str> {
-    let acknowledgement = match acknowledgement(spec) {
-        Some(Where::Child(name)) => Some(name.to_owned()),
-        _ => None,
-    };
-    children
-        .iter()
-        .map(String::as_str)
-        .filter(move |child| Some(*child) != acknowledgement.as_deref())
-}
-
-impl Snapshot {
-    /// The children whose nodes a snapshot of this election has to hold, the leader first.
-    pub fn wanted(spec: &LeaderElectionSpec, children: &[String]) -> Vec<String> {
-        let wanted = usize::try_from(spec.max_candidates).unwrap_or(0).max(1);
-        let queue = rank(&spec.dialect, candidates_among(spec, children));
-        queue
-            .order
-            .into_iter()
-            .take(wanted)
-            .map(|ranked| ranked.node)
-            .collect()
+impl Seat {
+    fn of(ranked: &Ranked<'_>, members: &HashMap<String, Member>) -> Self {
+        Self {
+            node: ranked.node.to_owned(),
+            sequence: ranked.sequence,
+            guid: ranked.guid.map(str::to_owned),
+            named_session: ranked.session,
+            shared: ranked.shared,
+            member: members.get(ranked.node).cloned().unwrap_or(Member::Hidden),
+        }
     }
 
-    /// Whether the election of this spec is one node and not a queue.
-    pub fn is_node(spec: &LeaderElectionSpec) -> bool {
-        matches!(recipe(spec.dialect.type_).shape, Shape::Node)
+    /// A node that stands in no queue.
+    fn plain(node: &str, member: Member) -> Self {
+        Self {
+            node: node.to_owned(),
+            sequence: None,
+            guid: None,
+            named_session: None,
+            shared: false,
+            member,
+        }
     }
-}
-
-fn last_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 #[cfg(test)]

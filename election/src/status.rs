@@ -2,8 +2,8 @@
 
 use bellwether_api::conditions::merge_conditions;
 use bellwether_api::election::{
-    Candidate, Leader, LeaderElectionSpec, LeaderElectionStatus, PreviousLeader, Reason,
-    format_session,
+    Candidate, DialectType, Leader, LeaderElectionSpec, LeaderElectionStatus, PreviousLeader,
+    Reason, format_session,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
@@ -46,12 +46,12 @@ pub fn status(
     let now = whole_seconds(now);
     let old = old.cloned().unwrap_or_default();
     let mut new = match sight {
-        Sight::Seen(reading) => seen(spec, reading, &old, now),
-        Sight::Blind(blindness) => blind(blindness, &old),
+        Sight::Seen(reading) => seen(reading, &old, now),
+        Sight::Blind(blindness) => blind(spec, generation, blindness, &old),
     };
     let conditions = match sight {
         Sight::Seen(reading) => words::seen(spec, reading, &new, regressed(&new)),
-        Sight::Blind(Blindness { reason, detail, .. }) => words::blind(*reason, detail, &new),
+        Sight::Blind(Blindness { reason, detail, .. }) => words::blind(spec, *reason, detail, &new),
     };
     new.observed_generation = generation;
     new.conditions = merge_conditions(&old.conditions, conditions, generation, now);
@@ -65,26 +65,21 @@ pub fn is_leader_change(old: Option<&LeaderElectionStatus>, new: &LeaderElection
     old.leader != new.leader || old.stale_since.is_some() != new.stale_since.is_some()
 }
 
-fn seen(
-    spec: &LeaderElectionSpec,
-    reading: &Reading,
-    old: &LeaderElectionStatus,
-    now: Timestamp,
-) -> LeaderElectionStatus {
-    let dialect = spec.dialect.type_.as_str();
+fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> LeaderElectionStatus {
+    let dialect = reading.dialect.map(DialectType::as_str);
     let fresh = LeaderElectionStatus::default();
     // Another dialect makes another election of the same znodes: nothing about leaders carries over.
-    let old = if old.dialect.as_deref().is_none_or(|old| old == dialect) {
+    let old = if old.dialect.is_none() || old.dialect.as_deref() == dialect {
         old
     } else {
         &fresh
     };
     let leader = reading
-        .seats
-        .first()
+        .leader()
         .map(|seat| leader(seat, reading.acknowledged));
     let mut new = LeaderElectionStatus {
-        dialect: Some(dialect.to_owned()),
+        dialect: dialect.map(str::to_owned),
+        exclusivity: Some(reading.exclusivity),
         candidates: (0..)
             .zip(&reading.seats)
             .map(|(at, seat)| candidate(at, seat))
@@ -131,9 +126,17 @@ fn seen(
 }
 
 /// The status without sight: what was seen stands, unconfirmed.
-fn blind(blindness: &Blindness, old: &LeaderElectionStatus) -> LeaderElectionStatus {
+fn blind(
+    spec: &LeaderElectionSpec,
+    generation: Option<i64>,
+    blindness: &Blindness,
+    old: &LeaderElectionStatus,
+) -> LeaderElectionStatus {
     let since = Time(whole_seconds(blindness.since));
+    // What an earlier spec named or let detect must not pass for what this one did.
+    let outdated = spec.dialect.type_ == DialectType::Auto && old.observed_generation != generation;
     LeaderElectionStatus {
+        dialect: old.dialect.clone().filter(|_| !outdated),
         stale_since: Some(old.stale_since.clone().unwrap_or(since)),
         ..old.clone()
     }
@@ -157,9 +160,11 @@ fn leader(seat: &Seat, acknowledged: Option<bool>) -> Leader {
         identity: identity.text,
         identity_source: identity.source,
         node: seat.node.clone(),
-        session_id: claim.and_then(session),
+        session_id: session(seat),
         acquire_time: claim.and_then(|claim| claim.created).map(MicroTime),
-        fencing_token: claim.map(|claim| claim.czxid.to_string()),
+        address: identity.address,
+        epoch: identity.epoch,
+        fencing_token: claim.map(|claim| claim.token.to_string()),
         acknowledged,
     }
 }
@@ -171,7 +176,7 @@ fn candidate(position: i32, seat: &Seat) -> Candidate {
         position,
         sequence: seat.sequence,
         identity: identity.text,
-        session_id: claim.and_then(session),
+        session_id: session(seat),
         create_time: claim.and_then(|claim| claim.created).map(MicroTime),
         czxid: claim.map(|claim| claim.czxid.to_string()),
     }
@@ -184,8 +189,13 @@ fn facts(seat: &Seat) -> (Identity, Option<&Claim>) {
     }
 }
 
-fn session(claim: &Claim) -> Option<String> {
-    (claim.session != 0).then(|| format_session(claim.session))
+/// The session that owns a node, or, if it may not be read, the one that its name tells.
+fn session(seat: &Seat) -> Option<String> {
+    let session = match &seat.member {
+        Member::Read(claim) => Some(claim.session).filter(|session| *session != 0),
+        Member::Hidden => seat.named_session,
+    };
+    session.map(format_session)
 }
 
 fn previous(leader: &Leader) -> PreviousLeader {

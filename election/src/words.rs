@@ -2,12 +2,14 @@
 
 use bellwether_api::conditions::{ConditionStatus, NewCondition};
 use bellwether_api::election::{
-    ConditionType, LeaderElectionSpec, LeaderElectionStatus, Reason, format_session,
+    ConditionType, DialectType, LeaderElectionSpec, LeaderElectionStatus, Reason, format_session,
 };
 
-use crate::anomaly::Anomaly;
+use crate::anomaly::{Anomaly, Common};
 use crate::decode::presentable;
-use crate::reading::Reading;
+use crate::dialect::Detection;
+use crate::reading::{Reading, Verdict};
+use crate::rules::MAX_READ;
 
 /// How many names a sentence lists at most.
 const MAX_NAMES: usize = 5;
@@ -43,7 +45,7 @@ pub(crate) fn seen(
         "The mirror watches {} in {}.",
         spec.path, spec.ensemble_ref.name
     );
-    vec![
+    let mut conditions = vec![
         condition(
             ConditionType::Synced,
             ConditionStatus::True,
@@ -52,11 +54,57 @@ pub(crate) fn seen(
         ),
         elected(spec, reading, status),
         queue(reading, status, regressed),
-    ]
+    ];
+    conditions.extend(
+        reading
+            .detection
+            .as_ref()
+            .map(|found| detected(spec, found)),
+    );
+    conditions
+}
+
+/// What the dialect `Auto` found.
+fn detected(spec: &LeaderElectionSpec, detection: &Detection) -> NewCondition {
+    let path = &spec.path;
+    let (status, reason, what) = match detection {
+        Detection::Found(dialect) => {
+            let what = format!("The znodes are those of the dialect {}.", dialect.as_str());
+            (ConditionStatus::True, Reason::Detected, what)
+        }
+        Detection::Nothing { sequential: 0 } => {
+            let what = format!("{path} has no child that looks like a candidate.");
+            (ConditionStatus::False, Reason::NotDetected, what)
+        }
+        Detection::Nothing { sequential } => {
+            let children = counted(*sequential, "child", "children");
+            let what = format!(
+                "{path} has {children} with a sequence number, in no dialect that is detected; \
+                 Sequence with a prefix may fit."
+            );
+            (ConditionStatus::False, Reason::NotDetected, what)
+        }
+        Detection::Ambiguous { counts, unknown } => {
+            let mut parts: Vec<String> = counts
+                .iter()
+                .map(|(dialect, count)| format!("{count} of {}", dialect.as_str()))
+                .collect();
+            if *unknown > 0 {
+                parts.push(format!("{unknown} of no known dialect"));
+            }
+            let what = format!(
+                "{path} has children of several dialects: {}.",
+                parts.join(", ")
+            );
+            (ConditionStatus::False, Reason::Ambiguous, what)
+        }
+    };
+    condition(ConditionType::DialectDetected, status, reason, &what)
 }
 
 /// The conditions of an election that the mirror cannot see.
 pub(crate) fn blind(
+    spec: &LeaderElectionSpec,
     reason: Reason,
     detail: &str,
     status: &LeaderElectionStatus,
@@ -67,7 +115,7 @@ pub(crate) fn blind(
     };
     let unknown =
         |type_, what: &str| condition(type_, ConditionStatus::Unknown, Reason::NotObserved, what);
-    vec![
+    let mut conditions = vec![
         condition(
             ConditionType::Synced,
             ConditionStatus::False,
@@ -79,7 +127,15 @@ pub(crate) fn blind(
             ConditionType::QueueHealthy,
             "The znodes of the election cannot be seen.",
         ),
-    ]
+    ];
+    if spec.dialect.type_ == DialectType::Auto {
+        let last = match &status.dialect {
+            Some(dialect) => format!("The znodes were those of the dialect {dialect}."),
+            None => "No dialect was detected yet.".to_owned(),
+        };
+        conditions.push(unknown(ConditionType::DialectDetected, &last));
+    }
+    conditions
 }
 
 fn elected(
@@ -92,8 +148,10 @@ fn elected(
     let Some(leader) = &status.leader else {
         let (reason, what) = if !reading.exists {
             (Reason::NoElection, format!("{} does not exist.", spec.path))
+        } else if let Some(open) = undecided(spec, reading) {
+            open
         } else if reading.unmatched > 0 {
-            let dialect = spec.dialect.type_.as_str();
+            let dialect = reading.dialect.unwrap_or(spec.dialect.type_).as_str();
             let children = counted(reading.unmatched, "child", "children");
             let what = format!(
                 "{} has {children}, but none with the name of a candidate in the dialect {dialect}.",
@@ -106,14 +164,20 @@ fn elected(
                 format!("{} has no candidates.", spec.path),
             )
         };
-        return decide(ConditionStatus::False, reason, &what);
+        let status = match reading.verdict {
+            Verdict::TooMany | Verdict::Hidden { .. } | Verdict::UnknownDialect => {
+                ConditionStatus::Unknown
+            }
+            _ => ConditionStatus::False,
+        };
+        return decide(status, reason, &what);
     };
     let token = match &leader.fencing_token {
         Some(token) => format!(", fencing token {token}"),
         None => String::new(),
     };
     if leader.acknowledged == Some(false) {
-        let named = spec.dialect.acknowledgement.as_deref().unwrap_or_default();
+        let named = reading.acknowledgement.as_deref().unwrap_or_default();
         let why = if reading.foreign_acknowledgement {
             format!("{named} belongs to another session")
         } else {
@@ -136,6 +200,58 @@ fn elected(
         presentable(&leader.node)
     );
     decide(ConditionStatus::True, Reason::Elected, &what)
+}
+
+/// Why nobody is shown as the leader although there are candidates.
+fn undecided(spec: &LeaderElectionSpec, reading: &Reading) -> Option<(Reason, String)> {
+    let head = reading
+        .seats
+        .first()
+        .map(|seat| presentable(&seat.node))
+        .unwrap_or_default();
+    Some(match &reading.verdict {
+        Verdict::Nobody | Verdict::Leader(_) => return None,
+        Verdict::Together { holders } => {
+            let holders = counted(*holders, "client", "clients");
+            (
+                Reason::MultiLeader,
+                format!("{holders} hold the election together, {head} first."),
+            )
+        }
+        Verdict::Unregistered => {
+            let named = reading.leader_path.as_deref().unwrap_or_default();
+            let what = format!("{head} is the first in the queue, but {named} does not exist.");
+            (Reason::AwaitingRegistration, what)
+        }
+        Verdict::NotActive => {
+            let what = "No candidate's data says that it leads.".to_owned();
+            (Reason::NotActive, what)
+        }
+        Verdict::TooMany => {
+            let count = reading.candidate_count;
+            let what = format!(
+                "All candidates would have to be read to know who leads, but there are {count}, \
+                 which is more than {MAX_READ}."
+            );
+            (Reason::Undecidable, what)
+        }
+        Verdict::Hidden { count } => {
+            let nodes = counted(*count, "candidate's node", "candidates' nodes");
+            let what = format!(
+                "All candidates have to be read to know who leads, but the ACL does not let the \
+                 mirror read {nodes}."
+            );
+            (Reason::Undecidable, what)
+        }
+        Verdict::UnknownDialect => {
+            let children = counted(reading.unmatched, "child", "children");
+            let what = format!(
+                "{} has {children}, in a dialect that is not known.",
+                spec.path
+            );
+            (Reason::DialectUnknown, what)
+        }
+    })
 }
 
 fn queue(reading: &Reading, status: &LeaderElectionStatus, regressed: bool) -> NewCondition {
@@ -188,13 +304,14 @@ fn finding(anomaly: &Anomaly) -> (Reason, String) {
             let what = format!("The leader's node is not ephemeral.{hint}");
             (Reason::NonEphemeral, what)
         }
-        Anomaly::DuplicateCandidate { session, nodes } => {
-            let what = format!(
-                "Session {} holds {} nodes of this election: {}.",
-                format_session(*session),
-                nodes.len(),
-                names(nodes),
-            );
+        Anomaly::DuplicateCandidate { common, nodes } => {
+            let who = match common {
+                Common::Session(session) => format!("Session {} holds", format_session(*session)),
+                Common::Guid(guid) => format!("The client with the id {} holds", presentable(guid)),
+                Common::Identity(identity) => format!("{identity} holds, in several sessions,"),
+            };
+            let (count, names) = (nodes.len(), names(nodes));
+            let what = format!("{who} {count} nodes of this election: {names}.");
             (Reason::DuplicateCandidate, what)
         }
         Anomaly::OrderAnomaly { earliest } => {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::Reason;
-use bellwether_election::{Anomaly, Blindness, Reading, Sight, read_election};
+use bellwether_election::{
+    Anomaly, Blindness, InvalidSpec, Reading, Rules, Sight, Verdict, read_election,
+};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
@@ -48,6 +50,8 @@ pub(super) struct Mirror {
     pub(super) uid: String,
     pub(super) generation: Option<i64>,
     pub(super) spec: Arc<LeaderElectionSpec>,
+    /// The dialect that was detected before, if the spec leaves it open.
+    pub(super) detected: Option<String>,
     /// The newest transaction that was told, at first the one that the status reflects.
     pub(super) newest: i64,
     pub(super) notes: mpsc::Sender<Note>,
@@ -58,19 +62,35 @@ impl Mirror {
     /// Follows the election until dropped, or until the keeper of the session is gone.
     pub(super) async fn run(mut self, mut link: watch::Receiver<Link>) {
         let _counted = Counted::new(&self.metrics.elections);
+        let mut rules = match Rules::new(self.spec.clone(), self.detected.as_deref()) {
+            Ok(rules) => rules,
+            Err(InvalidSpec(detail)) => return self.refuse(detail).await,
+        };
         loop {
             let current = link.borrow_and_update().clone();
             tokio::select! {
-                () = self.live(current) => {}
+                () = self.live(current, &mut rules) => {}
                 changed = link.changed() => if changed.is_err() { return },
             }
         }
     }
 
+    /// Tells that the spec cannot be followed. Another spec makes another mirror.
+    async fn refuse(&self, detail: String) {
+        warn!(election = %self.key, detail, "the spec cannot be followed");
+        let blindness = Blindness {
+            reason: Reason::InvalidSpec,
+            detail,
+            since: Timestamp::now(),
+        };
+        self.tell(Sight::Blind(blindness), Instant::now()).await;
+        std::future::pending().await
+    }
+
     /// Does what the state of the session asks for, until that changes.
-    async fn live(&mut self, link: Link) {
+    async fn live(&mut self, link: Link, rules: &mut Rules) {
         let (grace, blindness) = match link {
-            Link::Up { client } => return self.follow(client).await,
+            Link::Up { client } => return self.follow(client, rules).await,
             Link::Starting => {
                 let name = &self.spec.ensemble_ref.name;
                 let detail = format!("No session to {name} is open yet.");
@@ -110,23 +130,23 @@ impl Mirror {
     }
 
     /// Reads whenever a watch fired, and tells what it sees.
-    async fn follow(&mut self, client: Client) {
-        let mut reader = Reader::new(client, self.spec.clone());
+    async fn follow(&mut self, client: Client, rules: &mut Rules) {
+        let mut reader = Reader::new(client);
         let mut failures = Failures::default();
         let mut older = 0;
         let mut noticed = Instant::now();
         loop {
-            match reader.read().await {
+            match reader.read(rules).await {
                 Ok(snapshot) => {
                     self.metrics.read(&Outcome::OK);
-                    let reading = read_election(&self.spec, &snapshot);
+                    let reading = read_election(rules, &snapshot);
                     if reading.zxid < self.newest && older < OLDER_READS {
                         older += 1;
                         debug!(election = %self.key, zxid = reading.zxid, "an older state");
                         reader.forget();
                         sleep(OLDER_PAUSE).await;
                         // If it fails, so does the read, and that is told.
-                        let _ = reader.sync().await;
+                        let _ = reader.sync(&self.spec.path).await;
                         continue;
                     }
                     if reading.zxid < self.newest {
@@ -200,14 +220,15 @@ impl Mirror {
             noticed,
         };
         // Without a writer the whole mirror is about to end.
-        let _ = self.notes.send(Note::Seen(seen)).await;
+        let _ = self.notes.send(Note::Seen(Box::new(seen))).await;
     }
 
     /// When to read everything again although nothing happened: soon where an ACL hides something,
     /// else seldom, and not at the same moment for all elections.
     fn resync(&self, reading: &Reading) -> Duration {
         let hidden = |anomaly: &Anomaly| matches!(anomaly, Anomaly::Unreadable { .. });
-        if reading.anomalies.iter().any(hidden) {
+        let undecided = matches!(reading.verdict, Verdict::Hidden { .. });
+        if undecided || reading.anomalies.iter().any(hidden) {
             return NO_AUTH_RETRY;
         }
         let spread: u64 = self.uid.bytes().map(u64::from).sum();

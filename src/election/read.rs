@@ -1,19 +1,20 @@
 //! Reads of one election, with the watches that tell when to read again.
 //!
 //! A watch is set by the read whose result it guards, so no change can fall between the two. At
-//! most three watches are set: on the children or on the node itself, on the leader's data, and on
-//! an acknowledgement that is not among the children. Other candidates are not watched: their data
-//! is written when they are created, and their coming and going is a change of the children.
+//! most four watches are set: on the children or on the node itself, on the leader's data, on an
+//! acknowledgement that is not among the children, and on the node in which the leader registers
+//! itself. Other candidates are not watched: their data is written when they are created, and their
+//! coming and going is a change of the children. Only where their data or their creation decides who
+//! leads, all of them are, up to a limit.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
-use bellwether_api::LeaderElectionSpec;
 use bellwether_election::{
-    Acknowledgement, Claim, Member, NodeStat, Snapshot, Where, acknowledgement,
+    Acknowledgement, Member, NodeStat, Place, Registration, Rules, Snapshot, Where,
 };
+use futures::future::select_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use thiserror::Error;
 use zookeeper_client::{Client, OneshotWatcher, Stat, WatchedEvent};
@@ -48,7 +49,6 @@ pub(super) enum ReadError {
 /// Reads one election again and again over one connection.
 pub(super) struct Reader {
     client: Client,
-    spec: Arc<LeaderElectionSpec>,
     /// The children as last listed, valid while `main` is set.
     children: Vec<String>,
     /// The parent as last listed.
@@ -60,27 +60,37 @@ pub(super) struct Reader {
     newest_member: i64,
     /// The acknowledgement outside of the children, valid while `acknowledgement_watch` is set.
     acknowledgement: Acknowledgement,
+    /// The registration of the leader, valid while `registration_watch` is set.
+    registration: Registration,
+    /// The newest transaction that the registration reflects.
+    newest_registration: i64,
 
     main: Watch,
     leader: Watch,
     leader_node: Option<String>,
     acknowledgement_watch: Watch,
+    registration_watch: Watch,
+    /// Watches on the candidates, where all of them have to be known.
+    candidates: HashMap<String, Watch>,
 }
 
 impl Reader {
-    pub(super) fn new(client: Client, spec: Arc<LeaderElectionSpec>) -> Self {
+    pub(super) fn new(client: Client) -> Self {
         Self {
             client,
-            spec,
             children: Vec::new(),
             parent: NodeStat::default(),
             members: HashMap::new(),
             newest_member: 0,
             acknowledgement: Acknowledgement::Absent,
+            registration: Registration::Absent,
+            newest_registration: 0,
             main: Watch::default(),
             leader: Watch::default(),
             leader_node: None,
             acknowledgement_watch: Watch::default(),
+            registration_watch: Watch::default(),
+            candidates: HashMap::new(),
         }
     }
 
@@ -92,11 +102,12 @@ impl Reader {
         self.main.clear();
         self.leader.clear();
         self.acknowledgement_watch.clear();
+        self.registration_watch.clear();
+        self.candidates.clear();
     }
 
     /// Waits until the server has caught up with the leader of the ensemble.
-    pub(super) async fn sync(&mut self) -> Result<(), ReadError> {
-        let path = &self.spec.path;
+    pub(super) async fn sync(&mut self, path: &str) -> Result<(), ReadError> {
         self.client
             .sync(path)
             .await
@@ -109,22 +120,26 @@ impl Reader {
             () = self.main.fired() => {}
             () = self.leader.fired() => {}
             () = self.acknowledgement_watch.fired() => {}
+            () = self.registration_watch.fired() => {}
+            node = any_fired(&mut self.candidates) => {
+                self.members.remove(&node);
+            }
         }
     }
 
     /// Reads what may have changed since the last read, and sets the watches that have fired.
     ///
-    /// A failed read leaves its watch unset, so the next one reads the same again.
-    pub(super) async fn read(&mut self) -> Result<Snapshot, ReadError> {
-        if Snapshot::is_node(&self.spec) {
-            self.read_node().await
-        } else {
-            self.read_queue().await
+    /// A failed read leaves its watch unset, so the next one reads the same again. If the rules
+    /// leave the dialect open, what is read decides it.
+    pub(super) async fn read(&mut self, rules: &mut Rules) -> Result<Snapshot, ReadError> {
+        match rules.place() {
+            Place::Node => self.read_node(rules).await,
+            Place::Queue | Place::Unknown => self.read_queue(rules).await,
         }
     }
 
-    async fn read_node(&mut self) -> Result<Snapshot, ReadError> {
-        let path = self.spec.path.clone();
+    async fn read_node(&mut self, rules: &Rules) -> Result<Snapshot, ReadError> {
+        let path = rules.spec().path.clone();
         for _ in 0..ATTEMPTS {
             self.main.clear();
             match self.client.get_and_watch_data(&path).await {
@@ -132,7 +147,7 @@ impl Reader {
                     self.main.set(watcher);
                     let stat = node_stat(&stat);
                     let node = path.rsplit('/').next().unwrap_or(&path);
-                    let claim = Claim::read(&self.spec.dialect, node, &stat, &data);
+                    let claim = rules.claim(node, &stat, &data);
                     let zxid = stat.newest();
                     return Ok(Snapshot::Node {
                         claim,
@@ -141,7 +156,7 @@ impl Reader {
                     });
                 }
                 Err(zookeeper_client::Error::NoNode) => {
-                    if let Some(missing) = self.read_missing().await? {
+                    if let Some(missing) = self.read_missing(&path).await? {
                         return Ok(missing);
                     }
                 }
@@ -151,8 +166,8 @@ impl Reader {
         Err(restless(&path))
     }
 
-    async fn read_queue(&mut self) -> Result<Snapshot, ReadError> {
-        let path = self.spec.path.clone();
+    async fn read_queue(&mut self, rules: &mut Rules) -> Result<Snapshot, ReadError> {
+        let path = rules.spec().path.clone();
         for attempt in 1..=ATTEMPTS {
             if !self.main.is_set() {
                 match self.client.get_and_watch_children(&path).await {
@@ -160,21 +175,29 @@ impl Reader {
                         self.main.set(watcher);
                         self.children = children;
                         let stat = node_stat(&stat);
-                        if stat.czxid != self.parent.czxid {
-                            // The parent is another one, so its children are others, too.
+                        if stat.czxid != self.parent.czxid || rules.reuses_names() {
+                            // The parent is another one, so its children are others, too; or a
+                            // child may be another one that has the same name.
                             self.members.clear();
                             self.leader.clear();
+                            self.candidates.clear();
                         }
                         self.parent = stat;
+                        if rules.place() == Place::Unknown {
+                            self.detect(rules).await?;
+                        }
+                        if rules.place() == Place::Node {
+                            return self.read_node(rules).await;
+                        }
                     }
-                    Err(zookeeper_client::Error::NoNode) => match self.read_missing().await? {
+                    Err(zookeeper_client::Error::NoNode) => match self.read_missing(&path).await? {
                         Some(missing) => return Ok(missing),
                         None => continue,
                     },
                     Err(error) => return Err(failed(&path, error)),
                 }
             }
-            let gone = self.read_members().await?;
+            let gone = self.read_members(rules).await?;
             if gone.is_empty() {
                 break;
             }
@@ -187,52 +210,64 @@ impl Reader {
         if !self.main.is_set() {
             return Err(restless(&path));
         }
+        let acknowledgement = self.read_acknowledgement(rules).await?;
+        let registration = self.read_registration(rules).await?;
+        let newest = self.newest_member.max(self.newest_registration);
         Ok(Snapshot::Queue {
-            acknowledgement: self.read_acknowledgement().await?,
+            acknowledgement,
+            registration,
             children: self.children.clone(),
             members: self.members.clone(),
-            zxid: self.parent.newest().max(self.newest_member),
+            zxid: self.parent.newest().max(newest),
         })
     }
 
+    /// Lets the rules decide the dialect: by the data of an ephemeral node, else by the children.
+    async fn detect(&mut self, rules: &mut Rules) -> Result<(), ReadError> {
+        if self.parent.ephemeral_owner == 0 {
+            rules.detect(&self.children);
+            return Ok(());
+        }
+        let path = &rules.spec().path;
+        match self.client.get_data(path).await {
+            Ok((data, stat)) => rules.detect_node(&node_stat(&stat), &data),
+            // It went in between, and so the watch on its children fires.
+            Err(zookeeper_client::Error::NoNode) => {}
+            Err(error) => return Err(failed(path, error)),
+        }
+        Ok(())
+    }
+
     /// Reads the candidates that a snapshot must hold and that are not known yet, and watches the
-    /// leader. Returns those that left in between.
-    async fn read_members(&mut self) -> Result<Vec<String>, ReadError> {
-        let wanted = Snapshot::wanted(&self.spec, &self.children);
+    /// first of them, or all. Returns those that left in between.
+    async fn read_members(&mut self, rules: &Rules) -> Result<Vec<String>, ReadError> {
+        let wanted = rules.wanted(&self.children);
         self.members.retain(|node, _| wanted.contains(node));
+        self.candidates.retain(|node, _| wanted.contains(node));
         let mut gone = Vec::new();
-        let leader = wanted.first();
-        if leader != self.leader_node.as_ref() || !self.leader.is_set() {
-            self.leader.clear();
-            self.leader_node = leader.cloned();
-            if let Some(leader) = leader {
-                let path = child(&self.spec.path, leader);
-                match self.client.get_and_watch_data(&path).await {
-                    Ok((data, stat, watcher)) => {
-                        self.leader.set(watcher);
-                        let member = self.member(leader, &stat, &data);
-                        self.members.insert(leader.clone(), member);
-                    }
-                    Err(zookeeper_client::Error::NoNode) => gone.push(leader.clone()),
-                    Err(zookeeper_client::Error::NoAuth) => {
-                        self.members.insert(leader.clone(), Member::Hidden);
-                    }
-                    Err(error) => return Err(failed(&path, error)),
-                }
-            }
+        let all = rules.reads_all();
+        if !all && let Some(left) = self.read_leader(rules, wanted.first()).await? {
+            gone.push(left);
         }
         let unknown: Vec<String> = wanted
             .iter()
-            .skip(1)
+            .skip(usize::from(!all))
             .filter(|&node| !self.members.contains_key(node))
             .cloned()
             .collect();
         let client = &self.client;
-        let parent = &self.spec.path;
+        let parent = &rules.spec().path;
         let answers: Vec<_> = stream::iter(unknown)
             .map(|node| async move {
                 let path = child(parent, &node);
-                match client.get_data(&path).await {
+                let answer = if all {
+                    let answer = client.get_and_watch_data(&path).await;
+                    answer.map(|(data, stat, watcher)| (data, stat, Some(watcher)))
+                } else {
+                    let answer = client.get_data(&path).await;
+                    answer.map(|(data, stat)| (data, stat, None))
+                };
+                match answer {
                     Ok(read) => Ok((node, Some(read), false)),
                     Err(zookeeper_client::Error::NoNode) => Ok((node, None, true)),
                     Err(zookeeper_client::Error::NoAuth) => Ok((node, None, false)),
@@ -244,7 +279,15 @@ impl Reader {
             .await?;
         for (node, read, left) in answers {
             let member = match read {
-                Some((data, stat)) => self.member(&node, &stat, &data),
+                Some((data, stat, watcher)) => {
+                    if let Some(watcher) = watcher {
+                        self.candidates
+                            .entry(node.clone())
+                            .or_default()
+                            .set(watcher);
+                    }
+                    self.member(rules, &node, &stat, &data)
+                }
                 None if left => {
                     gone.push(node);
                     continue;
@@ -256,20 +299,54 @@ impl Reader {
         Ok(gone)
     }
 
-    fn member(&mut self, node: &str, stat: &Stat, data: &[u8]) -> Member {
-        let stat = node_stat(stat);
-        self.newest_member = self.newest_member.max(stat.czxid).max(stat.mzxid);
-        Member::Read(Claim::read(&self.spec.dialect, node, &stat, data))
+    /// Reads and watches the first candidate, unless that is done. Returns it if it left.
+    async fn read_leader(
+        &mut self,
+        rules: &Rules,
+        leader: Option<&String>,
+    ) -> Result<Option<String>, ReadError> {
+        let known = leader.is_some_and(|leader| self.members.contains_key(leader));
+        if leader == self.leader_node.as_ref() && self.leader.is_set() && known {
+            return Ok(None);
+        }
+        self.leader.clear();
+        self.leader_node = leader.cloned();
+        let Some(leader) = leader else {
+            return Ok(None);
+        };
+        let path = child(&rules.spec().path, leader);
+        match self.client.get_and_watch_data(&path).await {
+            Ok((data, stat, watcher)) => {
+                self.leader.set(watcher);
+                let member = self.member(rules, leader, &stat, &data);
+                self.members.insert(leader.clone(), member);
+            }
+            Err(zookeeper_client::Error::NoNode) => return Ok(Some(leader.clone())),
+            Err(zookeeper_client::Error::NoAuth) => {
+                self.members.insert(leader.clone(), Member::Hidden);
+            }
+            Err(error) => return Err(failed(&path, error)),
+        }
+        Ok(None)
     }
 
-    async fn read_acknowledgement(&mut self) -> Result<Option<Acknowledgement>, ReadError> {
-        let (path, watched) = match acknowledgement(&self.spec) {
+    fn member(&mut self, rules: &Rules, node: &str, stat: &Stat, data: &[u8]) -> Member {
+        let stat = node_stat(stat);
+        self.newest_member = self.newest_member.max(stat.czxid).max(stat.mzxid);
+        Member::Read(rules.claim(node, &stat, data))
+    }
+
+    async fn read_acknowledgement(
+        &mut self,
+        rules: &Rules,
+    ) -> Result<Option<Acknowledgement>, ReadError> {
+        let (path, watched) = match rules.acknowledgement() {
             None => return Ok(None),
             Some(Where::Child(name)) if self.children.iter().any(|child| child == name) => {
-                (child(&self.spec.path, name), false)
+                (child(&rules.spec().path, name), false)
             }
             Some(Where::Child(_)) => return Ok(Some(Acknowledgement::Absent)),
-            Some(Where::Elsewhere(path)) => (path.to_owned(), true),
+            Some(Where::Elsewhere(path)) => (path.into_owned(), true),
         };
         if watched && self.acknowledgement_watch.is_set() {
             return Ok(Some(self.acknowledgement));
@@ -294,39 +371,100 @@ impl Reader {
         Ok(Some(self.acknowledgement))
     }
 
+    /// Reads and watches the node in which the leader registers itself, if there is to be one.
+    async fn read_registration(
+        &mut self,
+        rules: &Rules,
+    ) -> Result<Option<Registration>, ReadError> {
+        let path = match rules.leader_path() {
+            None => return Ok(None),
+            Some(Where::Child(name)) => child(&rules.spec().path, name),
+            Some(Where::Elsewhere(path)) => path.into_owned(),
+        };
+        for _ in 0..ATTEMPTS {
+            if self.registration_watch.is_set() {
+                return Ok(Some(self.registration.clone()));
+            }
+            match self.client.get_and_watch_data(&path).await {
+                Ok((data, stat, watcher)) => {
+                    self.registration_watch.set(watcher);
+                    let stat = node_stat(&stat);
+                    self.newest_registration = stat.newest();
+                    let claim = rules.registration(&path, &stat, &data);
+                    self.registration = Registration::Present(Member::Read(claim));
+                }
+                Err(zookeeper_client::Error::NoNode) => {
+                    let answer = self.client.check_and_watch_stat(&path).await;
+                    let (stat, watcher) = answer.map_err(|error| failed(&path, error))?;
+                    if stat.is_none() {
+                        // Whatever deleted the node has changed what was above it.
+                        self.newest_registration = self.zxid_above(&path).await?;
+                        self.registration_watch.set(watcher);
+                        self.registration = Registration::Absent;
+                    }
+                }
+                Err(zookeeper_client::Error::NoAuth) => {
+                    return Ok(Some(Registration::Present(Member::Hidden)));
+                }
+                Err(error) => return Err(failed(&path, error)),
+            }
+        }
+        if self.registration_watch.is_set() {
+            return Ok(Some(self.registration.clone()));
+        }
+        Err(restless(&path))
+    }
+
     /// Watches for the path to be created. `None` if it exists by now.
     ///
     /// The watch needs no ancestor to exist. The newest transaction is that of the nearest one that
     /// does: whatever deleted the path has changed it.
-    async fn read_missing(&mut self) -> Result<Option<Snapshot>, ReadError> {
-        let path = self.spec.path.clone();
+    async fn read_missing(&mut self, path: &str) -> Result<Option<Snapshot>, ReadError> {
         let (stat, watcher) = self
             .client
-            .check_and_watch_stat(&path)
+            .check_and_watch_stat(path)
             .await
-            .map_err(|error| failed(&path, error))?;
+            .map_err(|error| failed(path, error))?;
         if stat.is_some() {
             return Ok(None);
         }
         self.forget();
         self.main.set(watcher);
-        let mut ancestor = path.as_str();
+        let zxid = self.zxid_above(path).await?;
+        Ok(Some(Snapshot::Missing { zxid }))
+    }
+
+    /// The newest transaction that the nearest existing node above a path reflects.
+    async fn zxid_above(&mut self, path: &str) -> Result<i64, ReadError> {
+        let mut ancestor = path;
         while let Some((parent, _)) = ancestor.rsplit_once('/') {
             ancestor = parent;
             let path = if parent.is_empty() { "/" } else { parent };
             match self.client.check_stat(path).await {
                 Ok(Some(stat)) => {
                     let stat = node_stat(&stat);
-                    return Ok(Some(Snapshot::Missing {
-                        zxid: stat.czxid.max(stat.pzxid),
-                    }));
+                    return Ok(stat.czxid.max(stat.pzxid));
                 }
                 Ok(None) | Err(zookeeper_client::Error::NoAuth) => {}
                 Err(error) => return Err(failed(path, error)),
             }
         }
-        Ok(Some(Snapshot::Missing { zxid: 0 }))
+        Ok(0)
     }
+}
+
+/// Waits until one of the watches fires, and tells whose. Waits for ever if there is none.
+async fn any_fired(watches: &mut HashMap<String, Watch>) -> String {
+    if watches.is_empty() {
+        return std::future::pending().await;
+    }
+    let fired = watches.iter_mut().map(|(node, watch)| {
+        Box::pin(async move {
+            watch.fired().await;
+            node.clone()
+        })
+    });
+    select_all(fired).await.0
 }
 
 fn child(path: &str, name: &str) -> String {

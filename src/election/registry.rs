@@ -156,6 +156,10 @@ impl Registry {
             uid: uid.clone(),
             generation: object.metadata.generation,
             spec: spec.clone(),
+            // What an earlier spec named or let detect says nothing about this one.
+            detected: status
+                .filter(|status| status.observed_generation == object.metadata.generation)
+                .and_then(|status| status.dialect.clone()),
             newest: observed.and_then(|zxid| zxid.parse().ok()).unwrap_or(0),
             notes: self.notes.clone(),
             metrics: self.metrics.clone(),

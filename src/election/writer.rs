@@ -48,7 +48,7 @@ pub(super) enum Note {
     /// The object is gone.
     Gone(Key),
     /// What a mirror sees.
-    Seen(Seen),
+    Seen(Box<Seen>),
 }
 
 /// What a mirror sees.
@@ -197,7 +197,7 @@ impl Writer {
                 }
                 let key = seen.key.clone();
                 entry.noticed.get_or_insert(seen.noticed);
-                entry.seen = Some(seen);
+                entry.seen = Some(*seen);
                 self.consider(&key);
             }
         }

@@ -9,6 +9,8 @@ pub enum ConditionType {
     LeaderElected,
     /// Nothing about the znodes of the election looks wrong.
     QueueHealthy,
+    /// The dialect was detected. Only with the dialect `Auto`.
+    DialectDetected,
 }
 
 impl ConditionType {
@@ -18,6 +20,7 @@ impl ConditionType {
             Self::Synced => "Synced",
             Self::LeaderElected => "LeaderElected",
             Self::QueueHealthy => "QueueHealthy",
+            Self::DialectDetected => "DialectDetected",
         }
     }
 }
@@ -41,18 +44,30 @@ pub enum Reason {
     NoAuth,
     /// `Synced`: a read failed for another cause.
     ReadFailed,
+    /// `Synced`: the spec cannot be followed.
+    InvalidSpec,
 
     /// `LeaderElected`: there is a leader.
     Elected,
     /// `LeaderElected`: there is a leader, but the acknowledgement is missing.
     AwaitingAcknowledgement,
+    /// `LeaderElected`: there are candidates, but nobody is registered as the leader.
+    AwaitingRegistration,
+    /// `LeaderElected`: there are candidates, but the data of none says that it leads.
+    NotActive,
+    /// `LeaderElected`: several clients lead together.
+    MultiLeader,
+    /// `LeaderElected`: too many candidates, or hidden ones, to know which is the first.
+    Undecidable,
+    /// `LeaderElected`: the dialect is not known yet.
+    DialectUnknown,
     /// `LeaderElected`: the path does not exist.
     NoElection,
     /// `LeaderElected`: the path exists and has no children.
     NoCandidates,
     /// `LeaderElected`: the path has children, but none is a candidate in this dialect.
     NoMatchingChildren,
-    /// `LeaderElected` and `QueueHealthy`: the mirror cannot see.
+    /// `LeaderElected`, `QueueHealthy` and `DialectDetected`: the mirror cannot see.
     NotObserved,
 
     /// `QueueHealthy`: nothing to remark.
@@ -61,7 +76,7 @@ pub enum Reason {
     FencingTokenRegressed,
     /// `QueueHealthy`: the leader's node does not go away with its creator.
     NonEphemeral,
-    /// `QueueHealthy`: one session holds several nodes.
+    /// `QueueHealthy`: one session, one id or one identity holds several nodes.
     DuplicateCandidate,
     /// `QueueHealthy`: the leader by the recipe's rule is not the candidate that came first.
     OrderAnomaly,
@@ -69,11 +84,18 @@ pub enum Reason {
     SequenceOverflow,
     /// `QueueHealthy`: candidates whose nodes may not be read.
     Unreadable,
+
+    /// `DialectDetected`: one dialect fits.
+    Detected,
+    /// `DialectDetected`: nothing was found that looks like a candidate of a known dialect.
+    NotDetected,
+    /// `DialectDetected`: children of several dialects are there.
+    Ambiguous,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 30] = [
         Self::Watching,
         Self::EnsembleNotFound,
         Self::EnsembleNotReady,
@@ -82,8 +104,14 @@ impl Reason {
         Self::AuthenticationFailed,
         Self::NoAuth,
         Self::ReadFailed,
+        Self::InvalidSpec,
         Self::Elected,
         Self::AwaitingAcknowledgement,
+        Self::AwaitingRegistration,
+        Self::NotActive,
+        Self::MultiLeader,
+        Self::Undecidable,
+        Self::DialectUnknown,
         Self::NoElection,
         Self::NoCandidates,
         Self::NoMatchingChildren,
@@ -95,6 +123,9 @@ impl Reason {
         Self::OrderAnomaly,
         Self::SequenceOverflow,
         Self::Unreadable,
+        Self::Detected,
+        Self::NotDetected,
+        Self::Ambiguous,
     ];
 
     /// The word that the API carries.
@@ -108,8 +139,14 @@ impl Reason {
             Self::AuthenticationFailed => "AuthenticationFailed",
             Self::NoAuth => "NoAuth",
             Self::ReadFailed => "ReadFailed",
+            Self::InvalidSpec => "InvalidSpec",
             Self::Elected => "Elected",
             Self::AwaitingAcknowledgement => "AwaitingAcknowledgement",
+            Self::AwaitingRegistration => "AwaitingRegistration",
+            Self::NotActive => "NotActive",
+            Self::MultiLeader => "MultiLeader",
+            Self::Undecidable => "Undecidable",
+            Self::DialectUnknown => "DialectUnknown",
             Self::NoElection => "NoElection",
             Self::NoCandidates => "NoCandidates",
             Self::NoMatchingChildren => "NoMatchingChildren",
@@ -121,6 +158,9 @@ impl Reason {
             Self::OrderAnomaly => "OrderAnomaly",
             Self::SequenceOverflow => "SequenceOverflow",
             Self::Unreadable => "Unreadable",
+            Self::Detected => "Detected",
+            Self::NotDetected => "NotDetected",
+            Self::Ambiguous => "Ambiguous",
         }
     }
 
@@ -149,10 +189,22 @@ impl Reason {
                  READ on the path."
             }
             Self::ReadFailed => "The mirror tries again, more slowly the longer it fails.",
+            Self::InvalidSpec => "The mirror starts when the spec is corrected.",
             Self::Elected => "If its node goes, the next candidate leads.",
             Self::AwaitingAcknowledgement => {
                 "LeaderElected becomes True when the leader has created the acknowledgement."
             }
+            Self::AwaitingRegistration => {
+                "LeaderElected becomes True when a leader has registered there."
+            }
+            Self::NotActive => "LeaderElected becomes True when the data says who leads.",
+            Self::MultiLeader => {
+                "No leader is shown; one is when a client holds the election alone."
+            }
+            Self::Undecidable => {
+                "The leader is shown when every candidate can be read and there are at most 1000."
+            }
+            Self::DialectUnknown => "It is decided when DialectDetected is True.",
             Self::NoElection => "The mirror notices when an application creates it.",
             Self::NoCandidates => "The mirror notices when the first candidate comes.",
             Self::NoMatchingChildren => {
@@ -185,6 +237,12 @@ impl Reason {
                 "Such candidates are shown by the names of their nodes, and a leader among them has \
                  no fencing token, until the ACL grants READ."
             }
+            Self::Detected => "It stands until the spec changes.",
+            Self::NotDetected => {
+                "The mirror looks again at every change; name the dialect in spec.dialect if it \
+                 is none of those that are detected."
+            }
+            Self::Ambiguous => "Name the dialect in spec.dialect.",
         }
     }
 }

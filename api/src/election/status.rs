@@ -15,9 +15,14 @@ pub struct LeaderElectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// The dialect that the election was read in.
+    /// The dialect that the election was read in. With `Auto` it is what was detected, and absent
+    /// until something was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dialect: Option<String>,
+
+    /// Whether at most one client can lead at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusivity: Option<Exclusivity>,
 
     /// Who leads. Absent if nobody does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,8 +32,8 @@ pub struct LeaderElectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_leader: Option<PreviousLeader>,
 
-    /// The candidates in the order in which they come to lead, the leader first; at most
-    /// `spec.maxCandidates`.
+    /// The candidates in the order in which they come to lead, at most `spec.maxCandidates`. The
+    /// leader is the first of them, unless a registration node or the candidates' data decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["node".to_owned()]))]
     pub candidates: Vec<Candidate>,
@@ -67,7 +72,7 @@ pub struct LeaderElectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_since: Option<Time>,
 
-    /// `Synced`, `LeaderElected` and `QueueHealthy`.
+    /// `Synced`, `LeaderElected`, `QueueHealthy`, and with the dialect `Auto` `DialectDetected`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -89,8 +94,15 @@ pub struct Leader {
     /// When its node was created, by the clock of the ZooKeeper server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acquire_time: Option<MicroTime>,
+    /// The address that the node's data tells beside the identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The application's own name for this term of leadership, where the node's data tells one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<String>,
     /// The fencing token in decimal: the zxid that created the node. Every new leader has a larger
-    /// one. Compare it as a number.
+    /// one. Compare it as a number. Where the candidates' data decides who leads (leader rule
+    /// `DataPointer`) it is the zxid that last wrote the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing_token: Option<String>,
     /// Whether the leader acknowledged that it leads. Only where the spec names an acknowledgement.
@@ -117,7 +129,7 @@ pub struct PreviousLeader {
 pub struct Candidate {
     /// The name of its znode.
     pub node: String,
-    /// Its place in the queue; 0 leads.
+    /// Its place in the queue; 0 is the first.
     pub position: i32,
     /// The sequence number in its name. For display only: numbers start again when the parent is
     /// created again, so they are no fencing tokens.
@@ -142,12 +154,31 @@ pub enum IdentitySource {
     /// The node's data, as text.
     #[default]
     Data,
+    /// A value in the node's data, which is JSON.
+    Json,
+    /// A field of the node's data, which is a protobuf message.
+    Protobuf,
+    /// A value in the node's data, which are serialized Java objects.
+    JavaSerialization,
     /// The node's data is not text: its first bytes in hexadecimal.
     Raw,
     /// The candidate is anonymous: the id of its session.
     Session,
-    /// There is neither data nor a session, or the node may not be read: the node's name.
+    /// There is neither data nor a session, or the node may not be read, or the spec wants it so:
+    /// the node's name or a part of it.
     NodeName,
+}
+
+/// Whether at most one client can lead at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Exclusivity {
+    /// At most one.
+    Exclusive,
+    /// Several at the same time, as now: readers of a lock, or an application whose replicas all
+    /// lead. No leader is shown.
+    MultiLeader,
+    /// Both is possible in this dialect, and what is there now does not tell.
+    Unknown,
 }
 
 /// A session id as ZooKeeper's own tools print it: hexadecimal, as an unsigned number.

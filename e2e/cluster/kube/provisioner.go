@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +19,10 @@ import (
 
 // provisionerName is what a StorageClass names.
 const provisionerName = "bellwether.dev/local"
+
+// enforceSize is the parameter of a StorageClass whose volumes hold no more than they were asked for, as
+// disks do: each is a file system in memory. Without it all of a node's volumes share its disk.
+const enforceSize = "enforceSize"
 
 // nodePlaceholder stands for the node's name in the --volumes pattern.
 const nodePlaceholder = "{node}"
@@ -51,6 +56,12 @@ func (p *provisioner) Provision(_ context.Context, options controller.ProvisionO
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, controller.ProvisioningFinished, err
 	}
+	size := options.PVC.Spec.Resources.Requests[corev1.ResourceStorage]
+	if options.StorageClass.Parameters[enforceSize] == "true" {
+		if err := mountSized(directory, size.Value()); err != nil {
+			return nil, controller.ProvisioningFinished, fmt.Errorf("mount %s: %w", directory, err)
+		}
+	}
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: options.PVName},
 		Spec: corev1.PersistentVolumeSpec{
@@ -58,7 +69,7 @@ func (p *provisioner) Provision(_ context.Context, options controller.ProvisionO
 			AccessModes:                   options.PVC.Spec.AccessModes,
 			MountOptions:                  options.StorageClass.MountOptions,
 			Capacity: corev1.ResourceList{
-				corev1.ResourceStorage: options.PVC.Spec.Resources.Requests[corev1.ResourceStorage],
+				corev1.ResourceStorage: size,
 			},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				Local: &corev1.LocalVolumeSource{Path: directory},
@@ -77,6 +88,28 @@ func (p *provisioner) Provision(_ context.Context, options controller.ProvisionO
 	return volume, controller.ProvisioningFinished, nil
 }
 
+// mountSized gives the directory a file system of that many bytes, if it has none yet: a claim may be
+// provisioned twice. kubelet runs in the same mount namespace and sees it.
+func mountSized(directory string, bytes int64) error {
+	mounted, err := isMountPoint(directory)
+	if err != nil || mounted {
+		return err
+	}
+	return syscall.Mount("bellwether", directory, "tmpfs", 0, fmt.Sprintf("size=%d,mode=755", bytes))
+}
+
+// isMountPoint says whether the directory is on another file system than the one above it.
+func isMountPoint(directory string) (bool, error) {
+	var own, parent syscall.Stat_t
+	if err := syscall.Stat(directory, &own); err != nil {
+		return false, err
+	}
+	if err := syscall.Stat(filepath.Dir(directory), &parent); err != nil {
+		return false, err
+	}
+	return own.Dev != parent.Dev, nil
+}
+
 // Delete removes the directory of a volume whose reclaim policy says so.
 func (p *provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume) error {
 	if volume.Spec.Local == nil {
@@ -86,6 +119,16 @@ func (p *provisioner) Delete(_ context.Context, volume *corev1.PersistentVolume)
 	// The path comes from an object that anyone with the right to write volumes could have changed.
 	if !p.owns(directory, volume.Name) {
 		return fmt.Errorf("volume %s: %s is not a directory of this provisioner", volume.Name, directory)
+	}
+	mounted, err := isMountPoint(directory)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err == nil && mounted {
+		err = syscall.Unmount(directory, 0)
+	}
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w", directory, err)
 	}
 	return os.RemoveAll(directory)
 }

@@ -21,7 +21,7 @@ fn retained(size: u16) -> Value {
 }
 
 /// The volume claims that are not being deleted, by name.
-fn claims(world: &World) -> Result<BTreeMap<String, Value>> {
+pub(crate) fn claims(world: &World) -> Result<BTreeMap<String, Value>> {
     let list = world
         .kubectl
         .json(&["-n", &world.namespace, "get", "pvc"])?;
@@ -169,92 +169,6 @@ pub(crate) fn a_member_that_lost_its_volume_comes_back_empty_and_syncs(
         "the empty member was permitted to vote: {prepared}"
     );
     load.finish(3)?.assert_safe()
-}
-
-pub(crate) fn volumes_grow_where_their_class_lets_them(world: &World) -> Result<()> {
-    // A class that lets claims ask for more. Its volumes are directories and cannot grow by themselves:
-    // the test reports the new capacity, as a storage driver would.
-    let class = world.namespace.as_str();
-    world.kubectl.apply(&json!({
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": { "name": class },
-        "provisioner": "bellwether.dev/local",
-        "reclaimPolicy": "Delete",
-        "volumeBindingMode": "WaitForFirstConsumer",
-        "allowVolumeExpansion": true,
-    }))?;
-    let outcome = grow(world, class);
-    world.kubectl.run(&["delete", "storageclass", class])?;
-    outcome
-}
-
-fn grow(world: &World, class: &str) -> Result<()> {
-    let mut spec = Ensemble::small(1);
-    spec["storage"]["storageClassName"] = json!(class);
-    let ensemble = world.ensemble("main", spec)?;
-    ensemble.wait_ready(1)?;
-    let before = ensemble.uids();
-    ensemble.patch(&json!({ "storage": { "size": "512Mi" } }))?;
-    until("the status says that the volume grows", PATIENCE, || {
-        let (progressing, reason, _) = ensemble.condition("Progressing")?;
-        let message = ensemble.status()?["message"].to_string();
-        let good =
-            progressing == "True" && reason == "VolumesGrowing" && message.contains("data-main-0");
-        if good {
-            Ok(())
-        } else {
-            Err(format!("{reason}: {message}"))
-        }
-    })?;
-    let claim = claims(world)?.remove("data-main-0").unwrap_or_default();
-    ensure!(
-        claim["spec"]["resources"]["requests"]["storage"] == "512Mi",
-        "the claim is {claim}"
-    );
-    let capacity = json!({ "status": { "capacity": { "storage": "512Mi" } } }).to_string();
-    world.run(&[
-        "patch",
-        "pvc",
-        "data-main-0",
-        "--subresource=status",
-        "--type=merge",
-        "-p",
-        &capacity,
-    ])?;
-    until("the growth is over", PATIENCE, || {
-        let (progressing, reason, message) = ensemble.condition("Progressing")?;
-        if progressing == "False" {
-            Ok(())
-        } else {
-            Err(format!("{reason}: {message}"))
-        }
-    })?;
-    ensure!(before == ensemble.uids(), "growth restarted a member");
-    Ok(())
-}
-
-pub(crate) fn a_class_that_cannot_grow_is_told_and_harms_nothing(world: &World) -> Result<()> {
-    let ensemble = world.small_ensemble(1)?;
-    ensemble.patch(&json!({ "storage": { "size": "512Mi" } }))?;
-    until("the status says why", PATIENCE, || {
-        let (degraded, reason, message) = ensemble.condition("Degraded")?;
-        let good = degraded == "True"
-            && reason == "VolumeCannotGrow"
-            && message.contains("StorageClass standard");
-        if good {
-            Ok(())
-        } else {
-            Err(format!("{degraded} {reason}: {message}"))
-        }
-    })?;
-    ensemble.wait_ready(1)?;
-    let claim = claims(world)?.remove("data-main-0").unwrap_or_default();
-    ensure!(
-        claim["spec"]["resources"]["requests"]["storage"] == "256Mi",
-        "the claim is {claim}"
-    );
-    Ok(())
 }
 
 pub(crate) fn an_old_copy_of_a_volume_is_refused(world: &World) -> Result<()> {

@@ -3,7 +3,9 @@
 //! `cargo xtask test` starts the cluster, installs the chart and sets `BELLWETHER_KUBECTL`. Without
 //! that variable there is nothing to test on, and no test runs.
 
+mod capacity;
 mod changes;
+mod dialects;
 mod disks;
 mod documents;
 mod elections;
@@ -48,6 +50,7 @@ const TESTS: &[Test] = tests![
     1 documents::the_unfair_election_has_one_leader_and_a_herd,
     1 documents::the_official_recipe_with_and_without_acknowledgement,
     1 documents::a_second_node_of_one_session_is_shown_as_a_suspected_orphan,
+    3 scenarios::scenario_13_scaling_waits_while_a_member_or_the_quorum_is_away,
     5 observers::observers_serve_reads_restart_first_and_never_count,
     5 changes::a_chain_is_paused_resumed_and_turned_round,
     1 changes::a_new_operator_does_not_touch_what_is_in_order,
@@ -68,13 +71,17 @@ const TESTS: &[Test] = tests![
     3 scenarios::scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals,
     3 scenarios::scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted,
     3 scenarios::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
-    3 scenarios::scenario_13_scaling_waits_while_a_member_or_the_quorum_is_away,
     3 scenarios::scenario_07_rolling_restart_where_the_leader_moves_in_the_middle,
     3 disks::a_lost_majority_of_disks_is_told_and_a_person_can_accept_it,
-    1 disks::volumes_grow_where_their_class_lets_them,
-    1 disks::a_class_that_cannot_grow_is_told_and_harms_nothing,
+    1 capacity::volumes_grow_where_their_class_lets_them,
+    1 capacity::a_class_that_cannot_grow_is_told_and_harms_nothing,
+    3 capacity::a_nearly_full_volume_shows_before_it_hurts,
     1 disks::an_old_copy_of_a_volume_is_refused,
     3 disks::a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused,
+    0 dialects::options_of_another_dialect_of_election_are_refused,
+    1 dialects::an_election_in_an_open_dialect_is_detected_and_stays_so,
+    1 dialects::an_election_whose_leader_registers_itself_follows_the_registration,
+    1 dialects::an_election_of_the_users_own_making_is_read_as_described,
     4 elections::curator_status_equals_what_curator_itself_reports,
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,

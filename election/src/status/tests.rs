@@ -1,12 +1,14 @@
 //! Stories of elections, told as the statuses that the mirror writes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bellwether_api::election::{Dialect, DialectType, EnsembleRef, SequenceOptions};
 use proptest::prelude::*;
 
 use super::*;
-use crate::reading::{Acknowledgement, NodeStat, Snapshot, read_election};
+use crate::reading::{Acknowledgement, Member, NodeStat, Registration, Snapshot, read_election};
+use crate::rules::Rules;
 
 fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
     LeaderElectionSpec {
@@ -20,9 +22,15 @@ fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
                 prefix: "leader".to_owned(),
             }),
             acknowledgement: acknowledgement.map(str::to_owned),
+            ..Dialect::default()
         },
+        identity: None,
         max_candidates: 50,
     }
+}
+
+fn rules(spec: &LeaderElectionSpec) -> Rules {
+    Rules::new(Arc::new(spec.clone()), None).unwrap()
 }
 
 fn at(second: i64) -> Timestamp {
@@ -42,6 +50,7 @@ fn queue_at(
     acknowledgement: Option<Acknowledgement>,
     zxid: i64,
 ) -> Sight {
+    let rules = rules(spec);
     let mut children: Vec<String> = strangers.iter().map(|&name| name.to_owned()).collect();
     let mut members = HashMap::new();
     let mut newest = zxid;
@@ -54,7 +63,7 @@ fn queue_at(
             ephemeral_owner: 0x1000_0000 + i64::from(client.as_bytes()[0]),
             ..NodeStat::default()
         };
-        let claim = Claim::read(&spec.dialect, &node, &stat, client.as_bytes());
+        let claim = rules.claim(&node, &stat, client.as_bytes());
         members.insert(node.clone(), Member::Read(claim));
         children.push(node);
         newest = newest.max(czxid);
@@ -63,13 +72,14 @@ fn queue_at(
         children,
         members,
         acknowledgement,
+        registration: None,
         zxid: newest,
     };
-    Sight::Seen(read_election(spec, &snapshot))
+    Sight::Seen(read_election(&rules, &snapshot))
 }
 
 fn missing(spec: &LeaderElectionSpec) -> Sight {
-    Sight::Seen(read_election(spec, &Snapshot::Missing { zxid: 1 }))
+    Sight::Seen(read_election(&rules(spec), &Snapshot::Missing { zxid: 1 }))
 }
 
 fn blind(reason: Reason, second: i64) -> Sight {
@@ -267,11 +277,7 @@ fn another_dialect_starts_counting_anew() {
     let spec = spec(None);
     let old = status(&spec, Some(1), &queue(&spec, &[("a", 1)], &[]), None, at(0));
     let mut other = spec;
-    other.dialect = Dialect {
-        type_: DialectType::ZkElection,
-        sequence: None,
-        acknowledgement: None,
-    };
+    other.dialect = DialectType::ZkElection.into();
     let new = status(
         &other,
         Some(2),
@@ -298,6 +304,123 @@ fn an_election_that_was_never_seen_says_so() {
     );
     assert_eq!(last.conditions[1].status, "Unknown");
     assert_eq!(last.leader, None);
+}
+
+/// A queue of the given names, all written by one client each, in an election whose leader
+/// registers itself.
+fn registered(rules: &Rules, children: &[&str], registration: Option<(&str, i64)>) -> Sight {
+    let stat = |czxid: i64, ephemeral_owner: i64| NodeStat {
+        czxid,
+        ephemeral_owner,
+        ..NodeStat::default()
+    };
+    let claims = children.iter().zip(1..).map(|(child, number)| {
+        let claim = rules.claim(child, &stat(number, number), b"");
+        ((*child).to_owned(), Member::Read(claim))
+    });
+    let registration = match registration {
+        None => Registration::Absent,
+        Some((data, czxid)) => {
+            let stat = stat(czxid, 1);
+            let claim = rules.registration("/overseer_elect/leader", &stat, data.as_bytes());
+            Registration::Present(Member::Read(claim))
+        }
+    };
+    let snapshot = Snapshot::Queue {
+        children: children.iter().map(|&child| child.to_owned()).collect(),
+        members: claims.collect(),
+        acknowledgement: None,
+        registration: Some(registration),
+        zxid: 100,
+    };
+    Sight::Seen(read_election(rules, &snapshot))
+}
+
+#[test]
+fn the_story_of_a_leader_that_registers_itself() {
+    let mut spec = spec(None);
+    spec.path = "/overseer_elect/election".to_owned();
+    spec.dialect = DialectType::Solr.into();
+    let rules = rules(&spec);
+    let (a, b) = (
+        "72057-10.0.0.1:8983_solr-n_0000000004",
+        "72058-10.0.0.2:8983_solr-n_0000000005",
+    );
+    let leader = |name: &str| format!(r#"{{"id":"{name}"}}"#);
+    let base = 4_294_967_296;
+    let story = [
+        ("nobody came yet", registered(&rules, &[], None)),
+        (
+            "a is first, and runs its procedure",
+            registered(&rules, &[a, b], None),
+        ),
+        (
+            "a registers",
+            registered(&rules, &[a, b], Some((&leader(a), base + 10))),
+        ),
+        (
+            "b jumped the queue, a still leads",
+            registered(
+                &rules,
+                &["72058-10.0.0.2:8983_solr-n_0000000004", a],
+                Some((&leader(a), base + 10)),
+            ),
+        ),
+        ("a is gone", registered(&rules, &[b], None)),
+        (
+            "b registers",
+            registered(&rules, &[b], Some((&leader(b), base + 20))),
+        ),
+    ];
+    let (lines, _) = play(&spec, &story);
+    insta::assert_snapshot!(lines);
+}
+
+#[test]
+fn a_detected_dialect_stays_when_everybody_left_and_while_the_mirror_is_blind() {
+    let mut spec = spec(None);
+    spec.dialect = DialectType::Auto.into();
+    let mut rules = rules(&spec);
+    let mut look = |children: &[&str]| {
+        let children: Vec<String> = children.iter().map(|&child| child.to_owned()).collect();
+        rules.detect(&children);
+        let snapshot = Snapshot::Queue {
+            children,
+            members: HashMap::new(),
+            acknowledgement: None,
+            registration: None,
+            zxid: 1,
+        };
+        Sight::Seen(read_election(&rules, &snapshot))
+    };
+    let story = [
+        ("nobody came yet", look(&[])),
+        (
+            "of two dialects",
+            look(&["n_0000000001", "V_0000000002", "x0000000003"]),
+        ),
+        ("of an unknown one", look(&["x0000000003"])),
+        ("of one", look(&["n_0000000001", "config"])),
+        ("nobody is left", look(&[])),
+        ("others came", look(&["V_0000000002"])),
+        ("the mirror cannot see", blind(Reason::Disconnected, 70)),
+    ];
+    let (lines, last) = play(&spec, &story);
+    assert_eq!(last.dialect.as_deref(), Some("ZkElection"));
+    insta::assert_snapshot!(lines);
+}
+
+#[test]
+fn what_an_earlier_spec_named_does_not_pass_for_detected() {
+    let spec = spec(None);
+    let named = status(&spec, Some(1), &queue(&spec, &[("a", 1)], &[]), None, at(0));
+    assert_eq!(named.dialect.as_deref(), Some("Sequence"));
+    let mut open = spec;
+    open.dialect = DialectType::Auto.into();
+    let blind = blind(Reason::Disconnected, 1);
+    let new = status(&open, Some(2), &blind, Some(&named), at(1));
+    assert_eq!(new.dialect, None);
+    assert_eq!(new.leader, named.leader);
 }
 
 proptest! {

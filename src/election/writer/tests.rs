@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
-use bellwether_election::{Claim, NodeStat, Snapshot, read_election};
+use bellwether_election::{NodeStat, Rules, Snapshot, read_election};
 use serde_json::Value;
 
 use super::*;
@@ -111,13 +111,13 @@ impl Bench {
 
     /// Tells the writer what a mirror would: who leads.
     async fn see(&self, leader: &str, czxid: i64) {
-        let spec = object().spec;
+        let rules = Rules::new(Arc::new(object().spec), None).unwrap();
         let stat = NodeStat {
             czxid,
             ephemeral_owner: 1,
             ..NodeStat::default()
         };
-        let claim = Claim::read(&spec.dialect, "leader", &stat, leader.as_bytes());
+        let claim = rules.claim("leader", &stat, leader.as_bytes());
         let snapshot = Snapshot::Node {
             claim,
             children: 0,
@@ -127,10 +127,10 @@ impl Bench {
             key: key_of(&object()),
             uid: "uid-1".to_owned(),
             generation: Some(1),
-            sight: Sight::Seen(read_election(&spec, &snapshot)),
+            sight: Sight::Seen(read_election(&rules, &snapshot)),
             noticed: Instant::now(),
         };
-        self.notes.send(Note::Seen(seen)).await.unwrap();
+        self.notes.send(Note::Seen(Box::new(seen))).await.unwrap();
     }
 
     fn status(&self) -> LeaderElectionStatus {
@@ -167,11 +167,8 @@ fn object() -> LeaderElection {
             name: "main".to_owned(),
         },
         path: "/leader".to_owned(),
-        dialect: Dialect {
-            type_: DialectType::SingleText,
-            sequence: None,
-            acknowledgement: None,
-        },
+        dialect: Dialect::from(DialectType::SingleText),
+        identity: None,
         max_candidates: 50,
     };
     let mut object = LeaderElection::new("one", spec);

@@ -1,0 +1,318 @@
+//! The dialects of elections: which recipe, and what it needs to be told.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A recipe, with what that recipe needs to be told.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("(self.type == 'Sequence') == has(self.sequence)")
+        .message("sequence is required for the dialect Sequence and not allowed for any other"),
+    validation = Rule::new("(self.type == 'SingleJson') == has(self.json)")
+        .message("json is required for the dialect SingleJson and not allowed for any other"),
+    validation = Rule::new("(self.type == 'Custom') == has(self.custom)")
+        .message("custom is required for the dialect Custom and not allowed for any other"),
+    validation = Rule::new("!has(self.acknowledgement) || !((self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule == 'Exists'))")
+        .message("acknowledgement is for dialects with a queue: where path is the leader's node, that node is its own acknowledgement"),
+    validation = Rule::new("!has(self.leaderPath) || !((self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule != 'LeaderPath'))")
+        .message("leaderPath is for dialects with a queue, and for Custom with the leaderRule LeaderPath: elsewhere something else says who leads"),
+    validation = Rule::new("!has(self.custom) || self.custom.leaderRule != 'LeaderPath' || has(self.leaderPath)")
+        .message("leaderPath is required for the leaderRule LeaderPath: name the znode whose owner leads"),
+)]
+pub struct Dialect {
+    /// Which recipe it is.
+    #[serde(rename = "type")]
+    pub type_: DialectType,
+
+    /// Options of the dialect `Sequence`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<SequenceOptions>,
+
+    /// Options of the dialect `SingleJson`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub json: Option<JsonOptions>,
+
+    /// Options of the dialect `Custom`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<CustomOptions>,
+
+    /// The znode that the leader creates once it has run its leader procedure: the name of a child
+    /// of `path`, or an absolute path. `ZkRubyElection` has `leader_ack` if nothing else is said.
+    ///
+    /// Until it exists the leader is elected but not acknowledged: `LeaderElected` is False with
+    /// the reason `AwaitingAcknowledgement`. An ephemeral acknowledgement counts only if the
+    /// leader's own session owns it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 1024),
+        regex(pattern = r"^((/[^/\x00-\x1f\x7f-\x9f]+)+|[^/\x00-\x1f\x7f-\x9f]+)$")
+    )]
+    #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("acknowledgement must not hold '.' or '..': ZooKeeper has no relative paths"))]
+    pub acknowledgement: Option<String>,
+
+    /// The absolute path of the znode where the leader registers itself, where that and not the
+    /// head of the queue decides who leads.
+    ///
+    /// While nothing is registered nobody leads: the head of the queue is the next leader, and
+    /// `LeaderElected` is False with the reason `AwaitingRegistration`. `Solr` needs no
+    /// `leaderPath` where `path` ends in `/overseer_elect/election` or in
+    /// `/leader_elect/SHARD/election`, since Solr registers leaders in a fixed place then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 2, max = 1024),
+        regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
+    )]
+    #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("leaderPath must not hold '.' or '..': ZooKeeper has no relative paths"))]
+    pub leader_path: Option<String>,
+}
+
+impl From<DialectType> for Dialect {
+    /// A dialect without any options.
+    fn from(type_: DialectType) -> Self {
+        Self {
+            type_,
+            ..Self::default()
+        }
+    }
+}
+
+/// The recipes that the mirror can read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum DialectType {
+    /// The operator looks at the znodes and chooses the dialect that fits. It keeps what it found
+    /// until the spec changes, and the condition `DialectDetected` says what that is.
+    Auto,
+    /// Every client creates the same ephemeral node; whoever succeeds leads, the others wait for it
+    /// to go. `path` is that node and its data is the leader's identity. Also Patroni.
+    #[default]
+    SingleText,
+    /// The same with JSON as data. Kafka's controller, Helix, Pulsar, Canal and others.
+    SingleJson,
+    /// Hadoop's `ActiveStandbyElector` of HDFS and YARN; `path` is the `ActiveStandbyElectorLock`.
+    HadoopElector,
+    /// HBase's active master; `path` is `/hbase/master`.
+    HBaseMaster,
+    /// The leader of one component of Flink; `path` is the node `connection_info`.
+    FlinkComponent,
+    /// ElasticJob; `path` is the node `leader/election/instance` of a job.
+    ElasticJob,
+    /// Ephemeral sequential children with a prefix of your choice, next to whatever else is there;
+    /// the lowest number leads.
+    Sequence,
+    /// ZooKeeper's own leader election recipe and `LeaderElectionSupport`: children `n_<sequence>`,
+    /// the lowest number leads.
+    ZkElection,
+    /// ZooKeeper's `WriteLock` in Java, C and .NET: children `x-<session>-<sequence>`.
+    ZkWriteLock,
+    /// The documented recipe with an id in the name: children `<id>-n_<sequence>`.
+    GuidN,
+    /// Curator's `LeaderLatch`: children `_c_<uuid>-latch-<sequence>`.
+    CuratorLatch,
+    /// Curator's `LeaderSelector` and `InterProcessMutex`: children `_c_<uuid>-lock-<sequence>`.
+    CuratorLock,
+    /// Curator's `InterProcessReadWriteLock`: children `_c_<uuid>-__WRIT__<sequence>` and
+    /// `_c_<uuid>-__READ__<sequence>`. Readers hold it together.
+    CuratorReadWrite,
+    /// The lock of the Go client `go-zookeeper/zk`: children `_c_<hex>-lock-<sequence>`.
+    GoZkLock,
+    /// kazoo's `Election` and locks: children `<hex>__lock__<sequence>`, and of readers, who hold
+    /// it together, `<hex>__rlock__<sequence>`.
+    Kazoo,
+    /// aiozk's elections and locks: children `<label>-<hex>-<sequence>`.
+    Aiozk,
+    /// The Ruby client zk's `Election`: children `ballot<sequence>`, and `leader_ack`.
+    ZkRubyElection,
+    /// The Ruby client zk's locks: children `ex<sequence>`, `sh<sequence>` and `sem<sequence>`.
+    /// Those of the latter two kinds hold it together.
+    ZkRubyLock,
+    /// The groups of Twitter's commons: children `member_<sequence>` and
+    /// `singleton_candidate_<sequence>`. Also Aurora.
+    TwitterGroup,
+    /// Children whose names are nothing but a sequence number. Vitess, recent Samza.
+    Bare,
+    /// Solr's overseer and shard leaders: children `<session>-<id>-n_<sequence>`, and the node of
+    /// `leaderPath`, which decides.
+    Solr,
+    /// Mesos masters: children `json.info_<sequence>`, `info_<sequence>` or `<sequence>`.
+    Mesos,
+    /// Accumulo's service locks: children `zlock#<uuid>#<sequence>`.
+    Accumulo,
+    /// BookKeeper's auditor: children `V_<sequence>`.
+    BookKeeper,
+    /// ClickHouse's replicated tables: children `leader_election-<sequence>`. From 20.6 on all
+    /// replicas lead.
+    ClickHouse,
+    /// Older Samza: children `processor-<sequence>`.
+    Samza,
+    /// A dialect of your own, described by `custom`.
+    Custom,
+}
+
+impl DialectType {
+    /// Every dialect, in the order in which the documentation lists them.
+    pub const ALL: [Self; 28] = [
+        Self::Auto,
+        Self::SingleText,
+        Self::SingleJson,
+        Self::HadoopElector,
+        Self::HBaseMaster,
+        Self::FlinkComponent,
+        Self::ElasticJob,
+        Self::Sequence,
+        Self::ZkElection,
+        Self::ZkWriteLock,
+        Self::GuidN,
+        Self::CuratorLatch,
+        Self::CuratorLock,
+        Self::CuratorReadWrite,
+        Self::GoZkLock,
+        Self::Kazoo,
+        Self::Aiozk,
+        Self::ZkRubyElection,
+        Self::ZkRubyLock,
+        Self::TwitterGroup,
+        Self::Bare,
+        Self::Solr,
+        Self::Mesos,
+        Self::Accumulo,
+        Self::BookKeeper,
+        Self::ClickHouse,
+        Self::Samza,
+        Self::Custom,
+    ];
+
+    /// The word that the API carries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "Auto",
+            Self::SingleText => "SingleText",
+            Self::SingleJson => "SingleJson",
+            Self::HadoopElector => "HadoopElector",
+            Self::HBaseMaster => "HBaseMaster",
+            Self::FlinkComponent => "FlinkComponent",
+            Self::ElasticJob => "ElasticJob",
+            Self::Sequence => "Sequence",
+            Self::ZkElection => "ZkElection",
+            Self::ZkWriteLock => "ZkWriteLock",
+            Self::GuidN => "GuidN",
+            Self::CuratorLatch => "CuratorLatch",
+            Self::CuratorLock => "CuratorLock",
+            Self::CuratorReadWrite => "CuratorReadWrite",
+            Self::GoZkLock => "GoZkLock",
+            Self::Kazoo => "Kazoo",
+            Self::Aiozk => "Aiozk",
+            Self::ZkRubyElection => "ZkRubyElection",
+            Self::ZkRubyLock => "ZkRubyLock",
+            Self::TwitterGroup => "TwitterGroup",
+            Self::Bare => "Bare",
+            Self::Solr => "Solr",
+            Self::Mesos => "Mesos",
+            Self::Accumulo => "Accumulo",
+            Self::BookKeeper => "BookKeeper",
+            Self::ClickHouse => "ClickHouse",
+            Self::Samza => "Samza",
+            Self::Custom => "Custom",
+        }
+    }
+}
+
+/// Options of the dialect `Sequence`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SequenceOptions {
+    /// What stands before the sequence number in a candidate's name, for example `leader` or
+    /// `lock-`. Children with another name are counted and otherwise ignored.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[^/\x00-\x1f\x7f-\x9f]+$")
+    )]
+    pub prefix: String,
+}
+
+/// Options of the dialect `SingleJson`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JsonOptions {
+    /// Where in the data the identity is, as JSON pointers; what several of them point at is
+    /// joined with `:`. For example `["/brokerid"]`, or `["/host", "/port"]`.
+    #[schemars(
+        length(min = 1, max = 4),
+        inner(length(min = 1, max = 256), regex(pattern = r"^(/([^/~]|~[01])*)+$"))
+    )]
+    pub pointers: Vec<String>,
+
+    /// A JSON pointer to a value that tells whether the owner of the node leads, for example
+    /// `/active`. If that is absent, null or false, nobody leads.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^(/([^/~]|~[01])*)+$"))]
+    pub active: Option<String>,
+}
+
+/// Options of the dialect `Custom`.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("(self.leaderRule == 'Exists') != has(self.childPattern)")
+        .message("childPattern is required, except for the leaderRule Exists, where path is the leader's node"),
+    validation = Rule::new("(self.leaderRule == 'DataPointer') == has(self.dataPointer)")
+        .message("dataPointer is required for the leaderRule DataPointer and not allowed for any other"),
+)]
+pub struct CustomOptions {
+    /// A regular expression (syntax of Rust's crate `regex`) that the whole name of a candidate
+    /// matches. Children with another name are counted and otherwise ignored.
+    ///
+    /// Groups with these names have a meaning: `seq` is the sequence number, which the orders
+    /// `Numeric` and `Lexical` need; `id` is the identity for the decoder `NodeName`; `guid` is
+    /// what a client looks for after a create whose reply was lost, so two nodes with the same are
+    /// suspicious; `sid` is the session, decimal or 16 hexadecimal digits; `label` tells kinds of
+    /// candidates apart and is only for readers of the pattern.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub child_pattern: Option<String>,
+
+    /// How candidates are ordered. Equal ones are ordered by name.
+    #[serde(default)]
+    pub order: CandidateOrder,
+
+    /// Who leads.
+    #[serde(default)]
+    pub leader_rule: LeaderRule,
+
+    /// For the leader rule `DataPointer`: the JSON pointer to the value that marks the leader.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^(/([^/~]|~[01])*)+$"))]
+    pub data_pointer: Option<String>,
+}
+
+/// How the candidates of a `Custom` dialect are ordered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum CandidateOrder {
+    /// By the group `seq` as a signed number of 32 bits. A child whose `seq` is none is no
+    /// candidate.
+    #[default]
+    Numeric,
+    /// By the group `seq` as text, byte by byte.
+    Lexical,
+    /// By the transaction that created the node, the oldest first. Every candidate's node has to be
+    /// read for that, so with more than 1000 candidates nobody is shown as the leader.
+    CreationZxid,
+}
+
+/// Who leads in a `Custom` dialect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+pub enum LeaderRule {
+    /// The first candidate in the order.
+    #[default]
+    First,
+    /// Whoever registered in the node `leaderPath`.
+    LeaderPath,
+    /// `path` is itself the node of the leader; there are no children.
+    Exists,
+    /// The first candidate in whose data, which is JSON, the value at `dataPointer` exists and is
+    /// neither null nor false. The fencing token is then the transaction that last wrote the data.
+    /// Every candidate's node is watched for that, so with more than 1000 candidates nobody is
+    /// shown as the leader.
+    DataPointer,
+}

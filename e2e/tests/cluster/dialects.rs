@@ -1,0 +1,210 @@
+//! Dialects that are detected, that are registered elsewhere, and that users describe.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use bellwether_e2e::clients::{Client, Clients};
+use bellwether_e2e::election::Election;
+use bellwether_e2e::wait::until;
+use bellwether_e2e::world::World;
+use serde_json::{Value, json};
+
+use crate::scenarios::expect_refusal;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A client that owns these nodes.
+fn owner<'w>(clients: &Clients<'w>, hosts: &str, id: &str, nodes: &[&str]) -> Result<Client<'w>> {
+    let mut arguments = vec!["--hosts", hosts, "--id", id];
+    for node in nodes {
+        arguments.extend(["--node", node]);
+    }
+    let client = clients.python(id, "znodes.py", &arguments)?;
+    client.wait_event("ready")?;
+    Ok(client)
+}
+
+/// Waits until the status fits, and returns it.
+fn wait_status(
+    election: &Election<'_>,
+    what: &str,
+    fits: impl Fn(&Value) -> bool,
+) -> Result<Value> {
+    until(what, PATIENCE, || {
+        let status = election.status()?;
+        if fits(&status) {
+            Ok(status)
+        } else {
+            Err(status.to_string())
+        }
+    })
+}
+
+fn led_by<'s>(identity: &'s str) -> impl Fn(&Value) -> bool + 's {
+    move |status| status["leader"]["identity"] == identity && status["staleSince"].is_null()
+}
+
+/// A spec that leaves the dialect open: it is detected, and stays when everybody left and when the
+/// operator is another process.
+pub(crate) fn an_election_in_an_open_dialect_is_detected_and_stays_so(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let election = world.election("open", "/app/election", json!({ "type": "Auto" }))?;
+    election.wait_condition("DialectDetected", "False", "NotDetected")?;
+    let arguments = ["--hosts", &hosts, "--path", "/app/election", "--id", "a"];
+    let candidate = clients.python("a", "kazoo_election.py", &arguments)?;
+    let status = election.wait_agrees(&[&candidate], 1)?;
+    ensure!(status["dialect"] == "Kazoo", "the dialect is {status}");
+    election.wait_condition("DialectDetected", "True", "Detected")?;
+    candidate.stop()?;
+    election.wait_condition("LeaderElected", "False", "NoCandidates")?;
+    world.kill_operator()?;
+    // A latch alone would be of another dialect; the one that was detected stays.
+    let latch = "/app/election/_c_6aa2b1b5-6f0d-4b83-9a24-7a9c1f1f6a10-latch-0000000001=b";
+    let stranger = owner(&clients, &hosts, "b", &[latch])?;
+    let status = wait_status(&election, "the stranger is counted", |status| {
+        status["unmatchedChildren"] == 1
+    })?;
+    ensure!(status["dialect"] == "Kazoo", "the dialect became {status}");
+    election.wait_condition("DialectDetected", "True", "Detected")?;
+    stranger.stop()?;
+    Ok(())
+}
+
+/// Solr's overseer: the head of the queue leads once it has registered itself, and no sooner.
+pub(crate) fn an_election_whose_leader_registers_itself_follows_the_registration(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let queue = "/overseer_elect/election";
+    let node = |id: &str, number: u8| format!("{queue}/{{session}}-{id}-n_000000000{number}=");
+    let leader = "/overseer_elect/leader";
+    let registered = |id: &str, number: u8| {
+        format!(r#"{leader}={{"id":"{{session}}-{id}-n_000000000{number}"}}"#)
+    };
+    let election = world.election("overseer", queue, json!({ "type": "Solr" }))?;
+    election.wait_condition("LeaderElected", "False", "NoElection")?;
+    let second = owner(&clients, &hosts, "second", &[&node("host-b", 5)])?;
+    election.wait_condition("LeaderElected", "False", "AwaitingRegistration")?;
+    let first = [node("host-a", 4), registered("host-a", 4)];
+    let first = owner(&clients, &hosts, "first", &[&first[0], &first[1]])?;
+    let status = wait_status(&election, "host-a leads", led_by("host-a"))?;
+    let queue: Vec<_> = status["candidates"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .collect();
+    ensure!(
+        queue.len() == 2 && queue[0]["identity"] == "host-a" && queue[1]["identity"] == "host-b",
+        "the queue is {queue:?}"
+    );
+    let token = Election::token(&status);
+    first.kill()?;
+    // Its node in the queue and its registration go together, with its session.
+    election.wait_condition("LeaderElected", "False", "AwaitingRegistration")?;
+    second.stop()?;
+    let nodes = [node("host-b", 6), registered("host-b", 6)];
+    let second = owner(&clients, &hosts, "again", &[&nodes[0], &nodes[1]])?;
+    let status = wait_status(&election, "host-b leads", led_by("host-b"))?;
+    ensure!(Election::token(&status) > token, "the token fell: {status}");
+    second.stop()?;
+    Ok(())
+}
+
+/// A user's own dialect: a broken pattern is told and can be corrected; the oldest member leads; and
+/// another spec lets the data decide.
+pub(crate) fn an_election_of_the_users_own_making_is_read_as_described(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let custom = |options: Value| json!({ "type": "Custom", "custom": options });
+    let broken = custom(json!({ "childPattern": "member-(", "order": "CreationZxid" }));
+    let election = world.election("own", "/app/members", broken)?;
+    election.wait_condition("Synced", "False", "InvalidSpec")?;
+    let oldest = json!({ "childPattern": "member-(?P<id>.+)", "order": "CreationZxid" });
+    world.election("own", "/app/members", custom(oldest))?;
+    election.wait_condition("LeaderElected", "False", "NoElection")?;
+    let z = owner(
+        &clients,
+        &hosts,
+        "z",
+        &[r#"/app/members/member-z={"up":false}"#],
+    )?;
+    let a = owner(
+        &clients,
+        &hosts,
+        "a",
+        &[r#"/app/members/member-a={"up":true}"#],
+    )?;
+    let node = |name: &'static str| move |status: &Value| status["leader"]["node"] == name;
+    wait_status(&election, "the oldest leads", |status| {
+        node("member-z")(status) && status["candidateCount"] == 2
+    })?;
+    let marked = json!({
+        "childPattern": "member-(?P<id>.+)",
+        "order": "CreationZxid",
+        "leaderRule": "DataPointer",
+        "dataPointer": "/up",
+    });
+    world.election("own", "/app/members", custom(marked))?;
+    wait_status(&election, "the marked one leads", node("member-a"))?;
+    z.stop()?;
+    a.stop()?;
+    Ok(())
+}
+
+/// What the API server refuses, with what to do instead.
+pub(crate) fn options_of_another_dialect_of_election_are_refused(world: &World) -> Result<()> {
+    let cases: &[(Value, &[&str])] = &[
+        (json!({ "type": "Sequence" }), &["sequence is required"]),
+        (
+            json!({ "type": "Kazoo", "sequence": { "prefix": "x" } }),
+            &["not allowed for any other"],
+        ),
+        (json!({ "type": "SingleJson" }), &["json is required"]),
+        (
+            json!({ "type": "SingleJson", "json": { "pointers": ["brokerid"] } }),
+            &["pointers"],
+        ),
+        (json!({ "type": "Custom" }), &["custom is required"]),
+        (
+            json!({ "type": "Custom", "custom": { "order": "CreationZxid" } }),
+            &["childPattern is required"],
+        ),
+        (
+            json!({ "type": "Custom", "custom": { "childPattern": "a", "leaderRule": "LeaderPath" } }),
+            &["leaderPath is required"],
+        ),
+        (
+            json!({ "type": "Custom", "custom": { "childPattern": "a" }, "leaderPath": "/a" }),
+            &["leaderPath is for dialects with a queue"],
+        ),
+        (
+            json!({ "type": "Custom", "custom": { "leaderRule": "Exists" }, "acknowledgement": "a" }),
+            &["acknowledgement is for dialects with a queue"],
+        ),
+        (
+            json!({ "type": "HBaseMaster", "leaderPath": "/a" }),
+            &["leaderPath is for dialects with a queue"],
+        ),
+        (
+            json!({ "type": "Solr", "leaderPath": "/a/../b" }),
+            &["leaderPath must not hold"],
+        ),
+    ];
+    for (dialect, words) in cases {
+        let object = Election::manifest("refused", "main", "/app", dialect.clone());
+        expect_refusal(&dialect.to_string(), world.try_apply(&object)?, words)?;
+    }
+    let mut object = Election::manifest("refused", "main", "/app", json!({ "type": "Kazoo" }));
+    object["spec"]["identity"] = json!({ "decoder": "Json" });
+    expect_refusal(
+        "identity",
+        world.try_apply(&object)?,
+        &["pointers are required"],
+    )?;
+    object["spec"]["identity"] = json!({ "decoder": "Json", "pointers": ["/id"] });
+    world.apply(&object)
+}
