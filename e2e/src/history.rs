@@ -20,6 +20,8 @@ pub struct Deletion {
     pub at: f64,
     /// The configuration revision of the pod that took its place; `None` if none did.
     pub replaced_by: Option<String>,
+    /// Whether that pod is in its own server list.
+    pub votes_after: bool,
 }
 
 fn is_member(event: &Event) -> bool {
@@ -44,6 +46,19 @@ fn revision(object: &Value) -> Option<String> {
         .map(str::to_owned)
 }
 
+/// The server list that a pod judges quorums by.
+fn voters(object: &Value) -> Vec<u32> {
+    let list = object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"].as_str();
+    let ids = list.unwrap_or_default().split(',');
+    ids.filter_map(|id| id.parse().ok()).collect()
+}
+
+/// The server id of a member's pod.
+fn server_id(pod: &str) -> Option<u32> {
+    let ordinal: u32 = pod.rsplit('-').next()?.parse().ok()?;
+    Some(ordinal + 1)
+}
+
 /// Every deletion of a member's pod, in order.
 pub fn deletions(history: &[Event]) -> Vec<Deletion> {
     let mut seen = BTreeSet::new();
@@ -60,6 +75,9 @@ pub fn deletions(history: &[Event]) -> Vec<Deletion> {
             uid: event.uid().to_owned(),
             at: seconds(event),
             replaced_by: next.and_then(|e| revision(&e.object)),
+            votes_after: next
+                .zip(server_id(event.name()))
+                .is_some_and(|(e, id)| voters(&e.object).contains(&id)),
         });
     }
     found
@@ -101,26 +119,32 @@ fn is_ready(object: &Value) -> bool {
 }
 
 /// At no time did members judge quorums by more than two server lists; and every newcomer came when
-/// all members ran one list and each of them had been ready, that is one step after the other. The
-/// operator asks the servers themselves; a pod's readiness comes later than their answers.
-pub fn assert_one_step_at_a_time(history: &[Event]) -> Result<()> {
-    let voters = |object: &Value| {
-        object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"].to_string()
-    };
+/// all members ran one list and each of them had joined, that is one step after the other. The
+/// operator asks the servers themselves, as the samples do; a pod's readiness comes later than their
+/// answers, and on a busy machine later than the next step.
+pub fn assert_one_step_at_a_time(history: &[Event], verdict: &Verdict) -> Result<()> {
     let mut members: BTreeMap<String, Value> = BTreeMap::new();
-    let (mut seen, mut ready, mut complete) = (BTreeSet::new(), BTreeSet::new(), false);
+    let mut since: BTreeMap<String, f64> = BTreeMap::new();
+    let (mut ready, mut complete) = (BTreeSet::new(), false);
     for event in history.iter().filter(|e| is_member(e)) {
         if event.deleted {
             members.remove(event.name());
             continue;
         }
-        if seen.insert(event.name().to_owned()) && complete {
-            let lists: BTreeSet<String> = members.values().map(&voters).collect();
+        if !since.contains_key(event.name()) {
+            since.insert(event.name().to_owned(), seconds(event));
+            let lists: BTreeSet<Vec<u32>> = members.values().map(voters).collect();
             let names: BTreeSet<&String> = members.keys().collect();
+            let joined = |name: &String| {
+                let first = since.get(name).copied().unwrap_or_default();
+                ready.contains(name)
+                    || serves_between(verdict, name, first, seconds(event) + BEHIND)
+            };
+            let late: Vec<&String> = members.keys().filter(|name| !joined(name)).collect();
             ensure!(
-                lists.len() == 1 && members.keys().all(|name| ready.contains(name)),
+                !complete || lists.len() == 1 && late.is_empty(),
                 "{} came before the step before it was finished: {names:?} run {lists:?}, and \
-                 {ready:?} had been ready",
+                 {late:?} had not joined",
                 event.name()
             );
         }
@@ -128,15 +152,25 @@ pub fn assert_one_step_at_a_time(history: &[Event]) -> Result<()> {
         if is_ready(&event.object) {
             ready.insert(event.name().to_owned());
         }
-        let lists: BTreeSet<String> = members.values().map(&voters).collect();
+        let lists: BTreeSet<Vec<u32>> = members.values().map(voters).collect();
         ensure!(lists.len() <= 2, "three server lists are live: {lists:?}");
         complete |= members.values().all(is_ready);
     }
     Ok(())
 }
 
+/// Whether this restart made a leader hand over that left for good next: it came back without a vote,
+/// or had been restarted in this roll already.
+fn hands_over(deletion: &Deletion, deletions: &[Deletion]) -> bool {
+    let of_pod = || deletions.iter().filter(|d| d.pod == deletion.pod);
+    let next = of_pod().find(|d| d.at > deletion.at);
+    let again = of_pod().any(|d| d.at < deletion.at && d.replaced_by == deletion.replaced_by);
+    next.is_some_and(|d| d.replaced_by.is_none()) && (again || !deletion.votes_after)
+}
+
 /// Within every roll, that is among the pods that were replaced by pods of one revision, the leader
-/// went last; and no pod that left for good led.
+/// went last, but for leaders that handed over because they left next; and no pod that left for good
+/// led.
 pub fn assert_leader_last(deletions: &[Deletion], verdict: &Verdict) -> Result<()> {
     let mut rolls: BTreeMap<&str, Vec<(&Deletion, Option<String>)>> = BTreeMap::new();
     for deletion in deletions {
@@ -151,7 +185,10 @@ pub fn assert_leader_last(deletions: &[Deletion], verdict: &Verdict) -> Result<(
             ),
         }
     }
-    for (revision, roll) in rolls {
+    for (revision, mut roll) in rolls {
+        roll.retain(|(d, leader)| {
+            leader.as_deref() != Some(d.pod.as_str()) || !hands_over(d, deletions)
+        });
         let order: Vec<String> = roll
             .iter()
             .map(|(d, leader)| {
@@ -205,8 +242,7 @@ pub fn assert_quorum_kept(history: &[Event], verdict: &Verdict) -> Result<()> {
             .filter(|(pod, (since, ..))| {
                 serves_between(verdict, pod, *since, seconds(event) + BEHIND)
             })
-            .filter_map(|(pod, _)| pod.rsplit('-').next()?.parse().ok())
-            .map(|ordinal: u32| ordinal + 1)
+            .filter_map(|(pod, _)| server_id(pod))
             .collect();
         for list in lists {
             let voters: Vec<u32> = list.split(',').filter_map(|v| v.parse().ok()).collect();
@@ -256,6 +292,17 @@ mod tests {
         }
     }
 
+    fn verdict(samples: &[Value]) -> Verdict {
+        Verdict {
+            acknowledged: 0,
+            acknowledged_at: Vec::new(),
+            verified: Value::Null,
+            roles: Value::Null,
+            samples: samples.to_vec(),
+            writer: Value::Null,
+        }
+    }
+
     #[test]
     fn a_deletion_is_counted_once_and_knows_its_successor() {
         let history = [
@@ -281,8 +328,54 @@ mod tests {
         let mut third = event("zk-2", "c", false, false);
         third.object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"] = json!("1,2,3");
         let good = [first.clone(), second.clone()];
-        assert!(assert_one_step_at_a_time(&good).is_ok());
-        assert!(assert_one_step_at_a_time(&[first, second, third]).is_err());
+        assert!(assert_one_step_at_a_time(&good, &verdict(&[])).is_ok());
+        let unfinished = [first.clone(), second.clone(), third.clone()];
+        assert!(assert_one_step_at_a_time(&unfinished, &verdict(&[])).is_err());
+        first.object["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"] = json!("1,2");
+        let early = [first, second, third];
+        assert!(assert_one_step_at_a_time(&early, &verdict(&[])).is_err());
+        // The kubelet has not said so, but the member itself has.
+        let sent = seconds(&early[1]) + 0.5;
+        let joined = json!({ "member": "zk-1.x:2181", "role": "follower", "sent": sent });
+        assert!(assert_one_step_at_a_time(&early, &verdict(&[joined])).is_ok());
+    }
+
+    #[test]
+    fn a_leader_that_leaves_hands_over_and_any_other_restarts_last() {
+        let deletion = |at: u32, pod: &str, by: Option<&str>| Deletion {
+            pod: pod.to_owned(),
+            uid: format!("{pod}-{at}"),
+            at: f64::from(at),
+            replaced_by: by.map(str::to_owned),
+            votes_after: true,
+        };
+        let leads = |from: u32, pod: &str| {
+            json!({ "member": format!("{pod}.x:2181"), "role": "leader", "sent": f64::from(from),
+                    "epoch": from })
+        };
+        // zk-2 led and went last; zk-3 was elected, led, and handed over because it left next.
+        let mut roll = vec![
+            deletion(10, "zk-0", Some("a")),
+            deletion(20, "zk-3", Some("a")),
+            deletion(30, "zk-2", Some("a")),
+            deletion(40, "zk-3", Some("a")),
+            deletion(50, "zk-0", Some("b")),
+            deletion(60, "zk-2", Some("b")),
+            deletion(70, "zk-3", None),
+        ];
+        let seen = verdict(&[leads(1, "zk-2"), leads(35, "zk-3"), leads(45, "zk-2")]);
+        assert!(assert_leader_last(&roll, &seen).is_ok());
+        // A restart that was the first in the roll hands over only if it took the vote away.
+        roll.remove(1);
+        let seen = verdict(&[leads(1, "zk-3"), leads(45, "zk-2")]);
+        roll[1].at = 45.0;
+        roll.sort_by(|a, b| a.at.total_cmp(&b.at));
+        assert!(assert_leader_last(&roll, &seen).is_err());
+        roll[1].votes_after = false;
+        assert!(assert_leader_last(&roll, &seen).is_ok());
+        // One that stays never goes first.
+        roll.pop();
+        assert!(assert_leader_last(&roll, &seen).is_err());
     }
 
     #[test]
@@ -327,14 +420,6 @@ mod tests {
             sample(11, "zk-0", "looking"),
             sample(19, "zk-0", "follower"),
         ];
-        let verdict = |samples: &[Value]| Verdict {
-            acknowledged: 0,
-            acknowledged_at: Vec::new(),
-            verified: Value::Null,
-            roles: Value::Null,
-            samples: samples.to_vec(),
-            writer: Value::Null,
-        };
         assert!(assert_quorum_kept(&history, &verdict(&samples)).is_ok());
         samples.pop();
         assert!(assert_quorum_kept(&history, &verdict(&samples)).is_err());

@@ -149,7 +149,7 @@ pub(crate) fn a_chain_is_paused_resumed_and_turned_round(world: &World) -> Resul
     ensemble.wait_ready(3)?;
     let verdict = load.finish(3)?;
     verdict.assert_safe()?;
-    assert_one_step_at_a_time(&world.pods.history())
+    assert_one_step_at_a_time(&world.pods.history(), &verdict)
 }
 
 pub(crate) fn an_idle_ensemble_is_not_written_to(world: &World) -> Result<()> {

@@ -25,7 +25,7 @@ pub(crate) fn scenario_01_one_to_three_with_data_keeps_every_znode(world: &World
         verdict.longest_gap()
     );
     verdict.assert_safe()?;
-    assert_one_step_at_a_time(&world.pods.history())
+    assert_one_step_at_a_time(&world.pods.history(), &verdict)
 }
 
 /// Three servers become five while server 2 leads, the one in the middle, and then seven. No order
@@ -62,7 +62,7 @@ pub(crate) fn scenario_02_three_to_five_to_seven_under_writes_one_member_at_a_ti
     );
     verdict.assert_safe()?;
     assert_leader_last(&since(begin), &verdict)?;
-    assert_one_step_at_a_time(&world.pods.history())?;
+    assert_one_step_at_a_time(&world.pods.history(), &verdict)?;
     assert_quorum_kept(&world.pods.history(), &verdict)?;
     let status = ensemble.status().map_err(anyhow::Error::msg)?;
     ensure!(
@@ -95,7 +95,7 @@ pub(crate) fn scenario_03_five_to_three_where_the_leader_is_among_the_removed(
     let mut done = deletions(&history);
     done.retain(|d| d.at >= begin);
     assert_leader_last(&done, &verdict)?;
-    assert_one_step_at_a_time(&history)?;
+    assert_one_step_at_a_time(&history, &verdict)?;
     assert_quorum_kept(&history, &verdict)?;
     for leaver in done.iter().filter(|d| d.replaced_by.is_none()) {
         assert_in_no_list(world, &leaver.pod, &leaver.uid)?;
