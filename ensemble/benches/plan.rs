@@ -18,6 +18,10 @@ use bellwether_ensemble::{Observation, Voters, plan, validate};
 use criterion::{Criterion, criterion_group, criterion_main};
 use jiff::Timestamp;
 
+/// The allocator of the operator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const SIZE: u16 = 7;
 const RESTARTED: u16 = 3;
 

@@ -97,9 +97,6 @@ pub fn render(
     ]);
     let servers = server_lines(ensemble, voters);
     let of_a_voter = cfg(ensemble, &servers, None);
-    for id in voters.iter() {
-        files.insert(format!("zoo-{id}.cfg"), of_a_voter.clone());
-    }
     // A member that leaves and restarts before it is gone must not vote; an observer never does.
     if let Some(last) = voters.last() {
         let leaver = ServerId(last.0 + 1);
@@ -118,7 +115,13 @@ pub fn render(
     if let Some(id) = initialize {
         files.insert("initialize".to_owned(), id.to_string());
     }
-    let name = format!("{}-config-{}", ensemble.name, short_hash(&files));
+    // The voters' files are all the same, and the lines of the servers in them tell whose there are:
+    // once in the hash is enough. A plan is made often, and this is the most of what it hashes.
+    let hash = short_hash(&(&files, &of_a_voter));
+    let name = format!("{}-config-{hash}", ensemble.name);
+    for id in voters.iter() {
+        files.insert(format!("zoo-{id}.cfg"), of_a_voter.clone());
+    }
     RenderedRevision {
         revision: Revision {
             name,
