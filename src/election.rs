@@ -9,7 +9,9 @@
 //! ```
 //!
 //! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
-//! * [`session`] keeps one ZooKeeper session for each ensemble and tells when it is up or down.
+//! * [`session`] keeps one ZooKeeper session for each ensemble or connection and tells when it is up or
+//!   down; [`credentials`] reads the Secrets that a connection names, [`reach`] finds out why none comes
+//!   about.
 //! * [`mirror`] follows one election: it reads whenever a watch fired, and tells what it sees.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
 //! * [`writer`] is the only one that writes to the API server. It checks the operator's lease just
@@ -19,13 +21,16 @@
 //! `bellwether_election`. Nothing polls: a quiet election costs one read every five minutes and no
 //! write at all.
 
+mod credentials;
 mod events;
 mod metrics;
 mod mirror;
 mod pace;
+mod reach;
 mod read;
 mod registry;
 mod session;
+mod target;
 mod writer;
 
 use std::fmt;
@@ -59,7 +64,7 @@ impl Default for Scope {
 }
 
 impl Scope {
-    /// Where clients reach an ensemble: its client Service.
+    /// Where clients reach an ensemble that Bellwether runs: its client Service.
     fn connect_string(&self, ensemble: &Key) -> String {
         let Key { namespace, name } = ensemble;
         format!("{name}.{namespace}.svc.{}:2181", self.cluster_domain)

@@ -3,15 +3,19 @@
 //! The spec says where the election is and in which dialect it is held; the status says who leads,
 //! who waits, and with what fencing token. Bellwether only reads: it never takes part.
 
+mod connection;
 mod dialect;
 mod identity;
 mod reasons;
 mod status;
 
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use connection::{
+    Authentication, AuthenticationType, CaSecretRef, Connection, ConnectionTls, EnsembleRef,
+    SecretRef,
+};
 pub use dialect::{
     CandidateOrder, CustomOptions, Dialect, DialectType, JsonOptions, LeaderRule, SequenceOptions,
 };
@@ -27,8 +31,9 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
 
 /// Where an election is held and how its znodes are to be read.
 ///
-/// One object is one election for its whole life: `ensembleRef` and `path` are immutable, because
-/// fencing tokens of two ensembles, or of two paths, must never be compared with each other.
+/// One object is one election for its whole life: `ensembleRef`, `path` and the chroot of a
+/// connection are immutable, because fencing tokens of two ensembles, or of two paths, must never be
+/// compared with each other.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "zookeeper.bellwether.dev",
@@ -93,14 +98,25 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
     )
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.ensembleRef) != has(self.connection)").message("give either ensembleRef, for an ensemble that Bellwether runs, or connection, for one that it does not"))]
+#[x_kube(validation = Rule::new("has(self.ensembleRef) == has(oldSelf.ensembleRef)").message("ensembleRef cannot become connection or the other way: create another LeaderElection"))]
 #[allow(
     clippy::duplicated_attributes,
     reason = "each printcolumn has its own type_"
 )]
 pub struct LeaderElectionSpec {
-    /// The ensemble that holds the election, in the same namespace.
+    /// The ensemble that holds the election, in the same namespace. Either this or `connection`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("ensembleRef is immutable: create another LeaderElection for an election in another ensemble"))]
-    pub ensemble_ref: EnsembleRef,
+    pub ensemble_ref: Option<EnsembleRef>,
+
+    /// How to reach a ZooKeeper that Bellwether does not run and that holds the election.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<Connection>,
+
+    /// As whom the mirror reads. Default: as anybody, who may read what ACLs open to the world.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
 
     /// The absolute path of the election's znode.
     ///
@@ -129,13 +145,13 @@ pub struct LeaderElectionSpec {
     pub max_candidates: i32,
 }
 
-/// The ensemble that holds an election.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct EnsembleRef {
-    /// The name of a `ZooKeeperEnsemble` in the namespace of the `LeaderElection`.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
+impl LeaderElectionSpec {
+    /// What holds the election, in a word for messages: the name of the ensemble, or the hosts.
+    pub fn holder(&self) -> &str {
+        let connection = self.connection.as_ref().map(|c| c.connect_string.as_str());
+        let ensemble = self.ensemble_ref.as_ref().map(|e| e.name.as_str());
+        ensemble.or(connection).unwrap_or_default()
+    }
 }
 
 fn default_max_candidates() -> i32 {

@@ -113,7 +113,13 @@ impl World {
 
     /// Creates a mirror of an election in the ensemble `main`.
     pub fn election(&self, name: &str, path: &str, dialect: Value) -> Result<Election<'_>> {
-        self.apply(&Election::manifest(name, "main", path, dialect))?;
+        self.adopt_election(&Election::manifest(name, "main", path, dialect))
+    }
+
+    /// Creates or changes a mirror of an election by its manifest.
+    pub fn adopt_election(&self, object: &Value) -> Result<Election<'_>> {
+        self.apply(object)?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
         Ok(Election::new(self, name))
     }
 

@@ -41,10 +41,7 @@ pub(crate) fn seen(
     status: &LeaderElectionStatus,
     regressed: bool,
 ) -> Vec<NewCondition> {
-    let watching = format!(
-        "The mirror watches {} in {}.",
-        spec.path, spec.ensemble_ref.name
-    );
+    let watching = format!("The mirror watches {} in {}.", spec.path, spec.holder());
     let mut conditions = vec![
         condition(
             ConditionType::Synced,

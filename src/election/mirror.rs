@@ -92,7 +92,7 @@ impl Mirror {
         let (grace, blindness) = match link {
             Link::Up { client } => return self.follow(client, rules).await,
             Link::Starting => {
-                let name = &self.spec.ensemble_ref.name;
+                let name = self.spec.holder();
                 let detail = format!("No session to {name} is open yet.");
                 let reason = Reason::EnsembleNotReady;
                 (

@@ -14,7 +14,8 @@ use tracing::{info, warn};
 
 use super::metrics::Metrics;
 use super::mirror::Mirror;
-use super::session::{self, Link, Presence};
+use super::session::{Keeper, Link, Presence};
+use super::target::Target;
 use super::writer::{Note, key_of};
 use super::{Key, Scope};
 
@@ -28,7 +29,7 @@ pub(super) struct Registry {
     notes: mpsc::Sender<Note>,
     metrics: Metrics,
     elections: HashMap<Key, Running>,
-    sessions: HashMap<Key, Session>,
+    sessions: HashMap<Target, Session>,
     /// The ensembles that exist, with their uids; `None` until they were listed.
     ensembles: Option<HashMap<Key, String>>,
     /// Elections and ensembles that the list under way has shown.
@@ -40,7 +41,7 @@ pub(super) struct Registry {
 struct Running {
     uid: String,
     spec: Arc<LeaderElectionSpec>,
-    ensemble: Key,
+    target: Target,
     _task: Task,
 }
 
@@ -143,11 +144,11 @@ impl Registry {
         if unchanged {
             return;
         }
-        let ensemble = Key {
-            namespace: key.namespace.clone(),
-            name: object.spec.ensemble_ref.name.clone(),
+        let Some(target) = Target::of(&object.spec, &key.namespace) else {
+            warn!(election = %key, "neither ensembleRef nor connection is given, or both are");
+            return;
         };
-        let link = self.session(&ensemble);
+        let link = self.session(&target);
         let spec = Arc::new(object.spec.clone());
         let status = object.status.as_ref();
         let observed = status.and_then(|status| status.observed_zxid.as_deref());
@@ -171,7 +172,7 @@ impl Registry {
             Running {
                 uid,
                 spec,
-                ensemble,
+                target,
                 _task: task,
             },
         );
@@ -191,43 +192,48 @@ impl Registry {
         let _ = self.notes.send(note).await;
     }
 
-    /// The state of the session to an ensemble, which is opened if it is the first to be asked for.
-    fn session(&mut self, ensemble: &Key) -> watch::Receiver<Link> {
-        if let Some(session) = self.sessions.get(ensemble) {
+    /// The state of the session to a target, which is opened if it is the first to be asked for.
+    fn session(&mut self, target: &Target) -> watch::Receiver<Link> {
+        if let Some(session) = self.sessions.get(target) {
             return session.link.clone();
         }
-        let (presence, is_present) = watch::channel(self.presence(ensemble));
+        let (presence, is_present) = watch::channel(self.presence(target));
         let (link_is, link) = watch::channel(Link::Starting);
-        let keeper = session::keep(
-            ensemble.name.clone(),
-            self.scope.connect_string(ensemble),
-            is_present,
-            link_is,
-            self.metrics.clone(),
-        );
-        let task = Task(tokio::spawn(keeper).abort_handle());
+        let keeper = Keeper {
+            target: target.clone(),
+            address: target.connect_string(&self.scope),
+            presence: is_present,
+            link: link_is,
+            kube: self.client.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let task = Task(tokio::spawn(keeper.keep()).abort_handle());
         let session = Session {
             presence,
             link: link.clone(),
             _task: task,
         };
-        self.sessions.insert(ensemble.clone(), session);
+        self.sessions.insert(target.clone(), session);
         link
     }
 
     fn close_unused_sessions(&mut self) {
-        let used: HashSet<&Key> = self
+        let used: HashSet<&Target> = self
             .elections
             .values()
-            .map(|running| &running.ensemble)
+            .map(|running| &running.target)
             .collect();
-        self.sessions.retain(|ensemble, _| used.contains(ensemble));
+        self.sessions.retain(|target, _| used.contains(target));
     }
 
-    fn presence(&self, ensemble: &Key) -> Presence {
+    fn presence(&self, target: &Target) -> Presence {
+        // What Bellwether does not run is there or not: connecting tells.
+        let Some(ensemble) = target.ensemble() else {
+            return Presence::Present(String::new());
+        };
         match &self.ensembles {
             None => Presence::Unknown,
-            Some(ensembles) => match ensembles.get(ensemble) {
+            Some(ensembles) => match ensembles.get(&ensemble) {
                 Some(uid) => Presence::Present(uid.clone()),
                 None => Presence::Absent,
             },
@@ -255,8 +261,8 @@ impl Registry {
                 self.ensembles.get_or_insert_default().remove(&key(&object));
             }
         }
-        for (ensemble, session) in &self.sessions {
-            let presence = self.presence(ensemble);
+        for (target, session) in &self.sessions {
+            let presence = self.presence(target);
             session
                 .presence
                 .send_if_modified(|old| replace(old, presence));

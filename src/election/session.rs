@@ -1,4 +1,4 @@
-//! One ZooKeeper session for each ensemble, and whether it is up.
+//! One ZooKeeper session for each ensemble or connection, and whether it is up.
 
 use std::time::Duration;
 
@@ -10,7 +10,10 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 use zookeeper_client::{Client, Error, SessionState};
 
+use super::credentials::{Credentials, CredentialsError};
 use super::metrics::{Counted, Metrics};
+use super::reach;
+use super::target::Target;
 
 /// The session timeout to ask for. The mirror owns no ephemeral nodes, so nothing depends on its
 /// session; a short timeout finds a silent connection soon (two fifths of it).
@@ -19,14 +22,17 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long to wait for the session to change before a failed sync is tried again.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
 
-/// Whether an ensemble of a name exists.
+/// How often the Secrets of a session that is up are read again.
+const SECRETS_PERIOD: Duration = Duration::from_secs(60);
+
+/// Whether what a session is to be opened to exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// The ensembles were not listed yet.
     Unknown,
     /// There is none.
     Absent,
-    /// There is one, with this uid.
+    /// There is one, with this uid; the uid of what Bellwether does not run is empty.
     Present(String),
 }
 
@@ -51,79 +57,139 @@ pub(super) enum Link {
     },
 }
 
-/// Keeps a session to the ensemble `name` at `address` and says in `link` whether it is up.
-///
-/// Every time that the session connects or reconnects, `link` changes: whoever reads must then read
-/// everything again. Runs until it is dropped, or until `presence` has no sender.
-pub(super) async fn keep(
-    name: String,
-    address: String,
-    mut presence: watch::Receiver<Presence>,
-    link: watch::Sender<Link>,
-    metrics: Metrics,
-) {
-    let mut retries = backoff();
-    loop {
-        let present = presence.borrow_and_update().clone();
-        match present {
-            Presence::Present(_) => {}
-            Presence::Absent => {
-                let detail = format!("There is no ensemble {name} in this namespace.");
-                down(&link, Reason::EnsembleNotFound, detail);
-                retries = backoff();
-                if presence.changed().await.is_err() {
-                    return;
+/// What is needed to keep a session.
+pub(super) struct Keeper {
+    /// What the session is opened to, and as whom.
+    pub(super) target: Target,
+    /// Where that is.
+    pub(super) address: String,
+    /// Whether it exists.
+    pub(super) presence: watch::Receiver<Presence>,
+    /// Where to say whether the session is up.
+    pub(super) link: watch::Sender<Link>,
+    /// Reads the Secrets.
+    pub(super) kube: kube::Client,
+    pub(super) metrics: Metrics,
+}
+
+impl Keeper {
+    /// Keeps the session and says in `link` whether it is up.
+    ///
+    /// Every time that the session connects or reconnects, `link` changes: whoever reads must then
+    /// read everything again. Runs until it is dropped, or until `presence` has no sender.
+    pub(super) async fn keep(mut self) {
+        let mut retries = backoff();
+        loop {
+            let present = self.presence.borrow_and_update().clone();
+            match present {
+                Presence::Present(_) => {}
+                Presence::Absent => {
+                    let name = self.target.name();
+                    let detail = format!("There is no ensemble {name} in this namespace.");
+                    down(&self.link, Reason::EnsembleNotFound, detail);
+                    retries = backoff();
+                    if self.presence.changed().await.is_err() {
+                        return;
+                    }
+                    continue;
                 }
-                continue;
-            }
-            Presence::Unknown => {
-                if presence.changed().await.is_err() {
-                    return;
-                }
-                continue;
-            }
-        }
-        let connector = Client::connector().with_session_timeout(SESSION_TIMEOUT);
-        let connected = tokio::select! {
-            connected = connector.connect(&address) => connected,
-            changed = presence.changed() => match changed {
-                Ok(()) => continue,
-                Err(_) => return,
-            },
-        };
-        match connected {
-            Ok(client) => {
-                retries = backoff();
-                info!(ensemble = %address, session = %client.session_id(), "session opened");
-                let _counted = Counted::new(&metrics.sessions);
-                tokio::select! {
-                    () = follow(&name, &address, client, &link) => {}
-                    changed = presence.changed() => if changed.is_err() { return },
+                Presence::Unknown => {
+                    if self.presence.changed().await.is_err() {
+                        return;
+                    }
+                    continue;
                 }
             }
-            Err(error) => {
-                let delay = retries.next().unwrap_or(Duration::from_secs(10));
-                warn!(ensemble = %address, %error, ?delay, "no session");
-                let (reason, detail) = unconnected(&name, &error);
-                down(&link, reason, detail);
-                tokio::select! {
-                    () = sleep(delay) => {}
-                    changed = presence.changed() => if changed.is_err() { return },
+            let connected = tokio::select! {
+                connected = connect(&self.kube, &self.target, &self.address) => connected,
+                changed = self.presence.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
+            };
+            match connected {
+                Ok((client, credentials)) => {
+                    retries = backoff();
+                    let session = client.session_id();
+                    info!(ensemble = %self.address, %session, "session opened");
+                    let _counted = Counted::new(&self.metrics.sessions);
+                    tokio::select! {
+                        () = follow(&self.target, &self.address, client, &self.link) => {}
+                        () = changed(&self.kube, &self.target, credentials) => {
+                            info!(ensemble = %self.address, "the Secrets changed");
+                        }
+                        changed = self.presence.changed() => if changed.is_err() { return },
+                    }
+                }
+                Err((reason, detail)) => {
+                    let delay = retries.next().unwrap_or(Duration::from_secs(10));
+                    warn!(ensemble = %self.address, detail, ?delay, "no session");
+                    down(&self.link, reason, detail);
+                    tokio::select! {
+                        () = sleep(delay) => {}
+                        changed = self.presence.changed() => if changed.is_err() { return },
+                    }
                 }
             }
         }
     }
 }
 
+/// Opens a session, or says in a reason and a sentence why none can be opened.
+async fn connect(
+    kube: &kube::Client,
+    target: &Target,
+    address: &str,
+) -> Result<(Client, Credentials), (Reason, String)> {
+    let told = |error: CredentialsError| (error.reason(), error.to_string());
+    let credentials = Credentials::read(kube, target).await.map_err(told)?;
+    let connector = credentials.connector().map_err(told)?;
+    let connector = connector.with_session_timeout(SESSION_TIMEOUT);
+    let connected = if credentials.secure() {
+        connector.secure_connect(address).await
+    } else {
+        connector.connect(address).await
+    };
+    match connected {
+        Ok(client) => Ok((client, credentials)),
+        Err(error) => {
+            let (reason, mut detail) = unconnected(target, &error);
+            if target.connection().is_some()
+                && let Some(obstacle) = reach::obstacle(address, &credentials).await
+            {
+                detail = format!("{detail} {obstacle}.");
+            }
+            Err((reason, detail))
+        }
+    }
+}
+
+/// Waits until the Secrets of a target hold something else. While they cannot be read, the session
+/// that is there stays.
+async fn changed(kube: &kube::Client, target: &Target, credentials: Credentials) {
+    if !credentials.any() {
+        return std::future::pending().await;
+    }
+    loop {
+        sleep(SECRETS_PERIOD).await;
+        match Credentials::read(kube, target).await {
+            Ok(now) if now != credentials => return,
+            Ok(_) => {}
+            Err(error) => warn!(ensemble = target.name(), %error, "the session goes on"),
+        }
+    }
+}
+
 /// Follows the states of a session until it ends.
-async fn follow(name: &str, address: &str, client: Client, link: &watch::Sender<Link>) {
+async fn follow(target: &Target, address: &str, client: Client, link: &watch::Sender<Link>) {
+    let name = target.name();
     let mut states = client.state_watcher();
     let mut state = states.peek_state();
     loop {
         if state.is_terminated() {
             info!(ensemble = %address, %state, "session ended");
             let (reason, detail) = match state {
-                SessionState::AuthFailed => unconnected(name, &Error::AuthFailed),
+                SessionState::AuthFailed => unconnected(target, &Error::AuthFailed),
                 _ => (
                     Reason::SessionExpired,
                     format!("The session to {name} ended ({state})."),
@@ -178,13 +244,25 @@ fn down(link: &watch::Sender<Link>, reason: Reason, detail: String) {
     });
 }
 
-fn unconnected(name: &str, error: &Error) -> (Reason, String) {
-    match error {
-        Error::AuthFailed => {
-            let detail = format!("{name} does not accept the operator's credentials.");
+fn unconnected(target: &Target, error: &Error) -> (Reason, String) {
+    let name = target.name();
+    match (error, &target.authentication) {
+        (Error::AuthFailed, Some(authentication)) => {
+            let secret = &authentication.secret_ref.name;
+            let detail = format!(
+                "{name} does not accept the user name and password of the Secret {secret}."
+            );
             (Reason::AuthenticationFailed, detail)
         }
-        error => (
+        (Error::AuthFailed, None) => {
+            let detail = format!("{name} wants clients to authenticate: set spec.authentication.");
+            (Reason::AuthenticationFailed, detail)
+        }
+        (error, _) if target.connection().is_some() => (
+            Reason::Unreachable,
+            format!("No server of {name} opens a session: {error}."),
+        ),
+        (error, _) => (
             Reason::EnsembleNotReady,
             format!("No member of {name} opens a session: {error}."),
         ),

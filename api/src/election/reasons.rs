@@ -34,12 +34,22 @@ pub enum Reason {
     EnsembleNotFound,
     /// `Synced`: the ensemble exists but no session could be opened yet.
     EnsembleNotReady,
+    /// `Synced`: no server of a connection opens a session.
+    Unreachable,
     /// `Synced`: the connection is lost; the session may still live.
     Disconnected,
     /// `Synced`: the session is gone.
     SessionExpired,
     /// `Synced`: ZooKeeper does not accept the operator's credentials.
     AuthenticationFailed,
+    /// `Synced`: a Secret that the spec names does not exist.
+    SecretNotFound,
+    /// `Synced`: the operator may not read a Secret that the spec names.
+    SecretForbidden,
+    /// `Synced`: a Secret that the spec names could not be read for another cause.
+    SecretUnreadable,
+    /// `Synced`: a Secret that the spec names does not hold what it should.
+    SecretInvalid,
     /// `Synced`: the path may not be read.
     NoAuth,
     /// `Synced`: a read failed for another cause.
@@ -95,13 +105,18 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 35] = [
         Self::Watching,
         Self::EnsembleNotFound,
         Self::EnsembleNotReady,
+        Self::Unreachable,
         Self::Disconnected,
         Self::SessionExpired,
         Self::AuthenticationFailed,
+        Self::SecretNotFound,
+        Self::SecretForbidden,
+        Self::SecretUnreadable,
+        Self::SecretInvalid,
         Self::NoAuth,
         Self::ReadFailed,
         Self::InvalidSpec,
@@ -134,9 +149,14 @@ impl Reason {
             Self::Watching => "Watching",
             Self::EnsembleNotFound => "EnsembleNotFound",
             Self::EnsembleNotReady => "EnsembleNotReady",
+            Self::Unreachable => "Unreachable",
             Self::Disconnected => "Disconnected",
             Self::SessionExpired => "SessionExpired",
             Self::AuthenticationFailed => "AuthenticationFailed",
+            Self::SecretNotFound => "SecretNotFound",
+            Self::SecretForbidden => "SecretForbidden",
+            Self::SecretUnreadable => "SecretUnreadable",
+            Self::SecretInvalid => "SecretInvalid",
             Self::NoAuth => "NoAuth",
             Self::ReadFailed => "ReadFailed",
             Self::InvalidSpec => "InvalidSpec",
@@ -173,6 +193,10 @@ impl Reason {
                 "The mirror keeps trying and starts when a member answers; the ensemble's own \
                  status says what it waits for."
             }
+            Self::Unreachable => {
+                "The mirror keeps trying and starts when a server answers; if none should, compare \
+                 spec.connection with the servers' settings."
+            }
             Self::Disconnected => {
                 "The mirror reconnects by itself and then reads everything again; until then the \
                  last known state stands unconfirmed."
@@ -184,6 +208,10 @@ impl Reason {
             Self::AuthenticationFailed => {
                 "The mirror tries again; it succeeds when the ensemble accepts the credentials."
             }
+            Self::SecretNotFound => "The mirror tries again, and starts when it exists.",
+            Self::SecretForbidden => "The mirror tries again, and starts when it may.",
+            Self::SecretUnreadable => "The mirror tries again.",
+            Self::SecretInvalid => "The mirror reads it again, and starts when it is corrected.",
             Self::NoAuth => {
                 "The mirror tries again several times a minute; it recovers when the ACL grants \
                  READ on the path."

@@ -5,6 +5,7 @@
 
 mod capacity;
 mod changes;
+mod connections;
 mod dialects;
 mod disks;
 mod documents;
@@ -78,6 +79,8 @@ const TESTS: &[Test] = tests![
     3 capacity::a_nearly_full_volume_shows_before_it_hurts,
     1 disks::an_old_copy_of_a_volume_is_refused,
     3 disks::a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused,
+    2 connections::elections_in_a_zookeeper_of_others_are_read_with_tls_and_credentials,
+    0 connections::connections_that_cannot_be_are_refused,
     0 dialects::options_of_another_dialect_of_election_are_refused,
     1 dialects::an_election_in_an_open_dialect_is_detected_and_stays_so,
     1 dialects::an_election_whose_leader_registers_itself_follows_the_registration,

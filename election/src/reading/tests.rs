@@ -17,9 +17,11 @@ fn spec(type_: DialectType, acknowledgement: Option<&str>) -> LeaderElectionSpec
     });
     let acknowledgement = acknowledgement.map(str::to_owned);
     LeaderElectionSpec {
-        ensemble_ref: EnsembleRef {
+        ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),
-        },
+        }),
+        connection: None,
+        authentication: None,
         path: "/zkroot".to_owned(),
         dialect: Dialect {
             type_,

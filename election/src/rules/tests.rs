@@ -8,9 +8,11 @@ use super::*;
 
 fn spec(path: &str, type_: DialectType) -> LeaderElectionSpec {
     LeaderElectionSpec {
-        ensemble_ref: EnsembleRef {
+        ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),
-        },
+        }),
+        connection: None,
+        authentication: None,
         path: path.to_owned(),
         dialect: Options::from(type_),
         identity: None,

@@ -12,9 +12,11 @@ use crate::rules::Rules;
 
 fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
     LeaderElectionSpec {
-        ensemble_ref: EnsembleRef {
+        ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),
-        },
+        }),
+        connection: None,
+        authentication: None,
         path: "/zkroot".to_owned(),
         dialect: Dialect {
             type_: DialectType::Sequence,

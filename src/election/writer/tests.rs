@@ -163,9 +163,11 @@ impl Bench {
 
 fn object() -> LeaderElection {
     let spec = LeaderElectionSpec {
-        ensemble_ref: EnsembleRef {
+        ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),
-        },
+        }),
+        connection: None,
+        authentication: None,
         path: "/leader".to_owned(),
         dialect: Dialect::from(DialectType::SingleText),
         identity: None,

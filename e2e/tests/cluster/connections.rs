@@ -1,0 +1,274 @@
+//! Elections in a ZooKeeper that Bellwether does not run: with a chroot, TLS, digest and SASL.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use bellwether_e2e::election::Election;
+use bellwether_e2e::wait::until;
+use bellwether_e2e::world::World;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use serde_json::{Value, json};
+
+use crate::scenarios::expect_refusal;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// An authority that signs certificates.
+fn authority(name: &str) -> Result<CertifiedIssuer<'static, KeyPair>> {
+    let mut params = CertificateParams::new(vec![name.to_owned()])?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    Ok(CertifiedIssuer::self_signed(params, KeyPair::generate()?)?)
+}
+
+/// A certificate and its key, in PEM.
+fn certificate(
+    name: &str,
+    authority: &CertifiedIssuer<'static, KeyPair>,
+) -> Result<(String, String)> {
+    let key = KeyPair::generate()?;
+    let signed = CertificateParams::new(vec![name.to_owned()])?.signed_by(&key, authority)?;
+    Ok((signed.pem(), key.serialize_pem()))
+}
+
+fn secret(name: &str, data: Value) -> Value {
+    json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data })
+}
+
+const ZOO_CFG: &str = "\
+dataDir=/data
+clientPort=2181
+secureClientPort=2281
+serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
+ssl.keyStore.location=/settings/server.pem
+ssl.trustStore.location=/settings/ca.pem
+ssl.clientAuth=need
+authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
+admin.enableServer=false
+";
+
+const JAAS: &str = "Server {
+  org.apache.zookeeper.server.auth.DigestLoginModule required user_mirror=\"right\";
+};
+";
+
+/// One server with a plain port, and one for TLS that asks for a certificate.
+fn start_server(world: &World, settings: Value) -> Result<()> {
+    world.apply(&secret("external-settings", settings))?;
+    let restricted = json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": { "drop": ["ALL"] },
+    });
+    world.apply(&json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": "external", "labels": { "app": "external" } },
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "securityContext": {
+                "runAsNonRoot": true,
+                "runAsUser": 1000,
+                "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [{
+                "name": "zookeeper",
+                "image": "docker.io/library/zookeeper:3.9.5",
+                "imagePullPolicy": "IfNotPresent",
+                "command": ["zkServer.sh", "start-foreground", "/settings/zoo.cfg"],
+                "env": [{
+                    "name": "SERVER_JVMFLAGS",
+                    "value": "-Xmx96m -Djava.security.auth.login.config=/settings/jaas.conf",
+                }],
+                "readinessProbe": { "tcpSocket": { "port": 2281 }, "periodSeconds": 1 },
+                "securityContext": restricted,
+                "volumeMounts": [
+                    { "name": "settings", "mountPath": "/settings" },
+                    { "name": "data", "mountPath": "/data" },
+                ],
+            }],
+            "volumes": [
+                { "name": "settings", "secret": { "secretName": "external-settings" } },
+                { "name": "data", "emptyDir": {} },
+            ],
+        },
+    }))?;
+    world.apply(&json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": { "name": "external" },
+        "spec": {
+            "selector": { "app": "external" },
+            "ports": [{ "name": "plain", "port": 2181 }, { "name": "tls", "port": 2281 }],
+        },
+    }))?;
+    until("the server is ready", PATIENCE, || {
+        let pod = world.pods.get("external").ok_or("there is no pod")?;
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let mut ready = conditions.filter(|c| c["type"] == "Ready" && c["status"] == "True");
+        ready.next().map(|_| ()).ok_or(pod["status"].to_string())
+    })
+}
+
+/// Mirrors the znode `path`, whose data names the leader.
+fn mirror<'w>(world: &'w World, name: &str, path: &str, spec: Value) -> Result<Election<'w>> {
+    let mut object = Election::manifest(name, "", path, json!({ "type": "SingleText" }));
+    let merged = object["spec"].as_object_mut();
+    if let (Some(merged), Value::Object(spec)) = (merged, spec) {
+        merged.remove("ensembleRef");
+        merged.extend(spec);
+    }
+    world.adopt_election(&object)
+}
+
+fn wait_leader(election: &Election<'_>, identity: &str) -> Result<()> {
+    until(&format!("{identity} leads"), PATIENCE, || {
+        let status = election.status()?;
+        let leads = status["leader"]["identity"] == identity && status["staleSince"].is_null();
+        leads.then_some(()).ok_or(status.to_string())
+    })
+}
+
+/// The message of the condition `Synced`.
+fn told(election: &Election<'_>) -> Result<String, String> {
+    let status = election.status()?;
+    let conditions = status["conditions"].as_array().into_iter().flatten();
+    let mut synced = conditions.filter(|c| c["type"] == "Synced");
+    let message = synced.next().and_then(|c| c["message"].as_str());
+    Ok(message.unwrap_or_default().to_owned())
+}
+
+/// Leaders behind a chroot with a digest ACL, and behind TLS with a client's certificate and SASL.
+/// What is wrong with Secrets is told, and heals when they are corrected.
+pub(crate) fn elections_in_a_zookeeper_of_others_are_read_with_tls_and_credentials(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let host = format!("external.{}.svc.cluster.local", world.namespace);
+    let (right, other) = (authority("right")?, authority("other")?);
+    let (server, server_key) = certificate(&host, &right)?;
+    let (shown, shown_key) = certificate("mirror", &right)?;
+    start_server(
+        world,
+        json!({
+            "zoo.cfg": ZOO_CFG,
+            "jaas.conf": JAAS,
+            "server.pem": format!("{server_key}{server}"),
+            "ca.pem": right.pem(),
+        }),
+    )?;
+    world.apply(&secret(
+        "certificate",
+        json!({ "tls.crt": shown, "tls.key": shown_key }),
+    ))?;
+    world.apply(&secret("authority", json!({ "ca.crt": other.pem() })))?;
+    let login = |password: &str| json!({ "username": "mirror", "password": password });
+    world.apply(&secret("login", login("right")))?;
+    world.apply(&secret("wrong-login", login("wrong")))?;
+
+    let plain = format!("{host}:2181");
+    let own = |id: &str, node: &str, reader: &str| {
+        let arguments = [
+            "--hosts", &plain, "--id", id, "--node", node, "--reader", reader,
+        ];
+        let client = clients.python(id, "znodes.py", &arguments)?;
+        client.wait_event("ready")?;
+        anyhow::Ok(client)
+    };
+    let alice = own("alice", "/root/digest=alice", "digest:mirror:right")?;
+    let _bob = own("bob", "/sasl=bob", "sasl:mirror")?;
+
+    // A chroot, and an ACL that opens to the name and password only.
+    let chroot = json!({ "connectString": format!("{plain}/root") });
+    let closed = mirror(world, "closed", "/digest", json!({ "connection": chroot }))?;
+    closed.wait_condition("Synced", "False", "NoAuth")?;
+    let digest = json!({ "type": "Digest", "secretRef": { "name": "login" } });
+    let open = json!({ "connection": chroot, "authentication": digest });
+    wait_leader(&mirror(world, "closed", "/digest", open)?, "alice")?;
+
+    // TLS: first the wrong authority, then the right one.
+    let tls = json!({
+        "connectString": format!("{host}:2281"),
+        "tls": {
+            "caSecretRef": { "name": "authority" },
+            "clientCertificateSecretRef": { "name": "certificate" },
+        },
+    });
+    let sasl = |secret: &str| json!({ "type": "SaslDigestMd5", "secretRef": { "name": secret } });
+    let spec = json!({ "connection": tls, "authentication": sasl("login") });
+    let secured = mirror(world, "secured", "/sasl", spec)?;
+    secured.wait_condition("Synced", "False", "Unreachable")?;
+    let message = told(&secured).map_err(anyhow::Error::msg)?;
+    ensure!(
+        message.contains("invalid peer certificate"),
+        "it says {message:?}"
+    );
+    world.apply(&secret("authority", json!({ "ca.crt": right.pem() })))?;
+    wait_leader(&secured, "bob")?;
+
+    let spec = json!({ "connection": tls, "authentication": sasl("wrong-login") });
+    let wrong = mirror(world, "wrong", "/sasl", spec)?;
+    wrong.wait_condition("Synced", "False", "AuthenticationFailed")?;
+    let spec = json!({ "connection": tls, "authentication": sasl("no-login") });
+    let missing = mirror(world, "missing", "/sasl", spec)?;
+    missing.wait_condition("Synced", "False", "SecretNotFound")?;
+    world.apply(&secret("no-login", json!({ "username": "mirror" })))?;
+    missing.wait_condition("Synced", "False", "SecretInvalid")?;
+    world.apply(&secret("no-login", login("right")))?;
+    wait_leader(&missing, "bob")?;
+
+    // The leader goes without notice.
+    alice.kill()?;
+    closed.wait_condition("LeaderElected", "False", "NoElection")
+}
+
+/// Neither or both of the ways to name an ensemble, connect strings that are none, another chroot.
+pub(crate) fn connections_that_cannot_be_are_refused(world: &World) -> Result<()> {
+    let cases: &[(Value, &[&str])] = &[
+        (json!({}), &["either ensembleRef"]),
+        (
+            json!({ "ensembleRef": { "name": "main" }, "connection": { "connectString": "a" } }),
+            &["either ensembleRef"],
+        ),
+        (
+            json!({ "connection": { "connectString": "" } }),
+            &["connectString"],
+        ),
+        (
+            json!({ "connection": { "connectString": "tcp://a:2181" } }),
+            &["connectString"],
+        ),
+        (
+            json!({ "connection": { "connectString": "a:2181,b:2181/x/../y" } }),
+            &["connectString must not hold"],
+        ),
+        (
+            json!({ "connection": { "connectString": "a", "tls": {} } }),
+            &["caSecretRef"],
+        ),
+        (
+            json!({
+                "connection": { "connectString": "a" },
+                "authentication": { "type": "Kerberos", "secretRef": { "name": "x" } },
+            }),
+            &["Kerberos"],
+        ),
+    ];
+    let object = |spec: &Value| {
+        let mut object = Election::manifest("refused", "", "/app", json!({ "type": "Kazoo" }));
+        let merged = object["spec"].as_object_mut();
+        if let (Some(merged), Value::Object(spec)) = (merged, spec.clone()) {
+            merged.remove("ensembleRef");
+            merged.extend(spec);
+        }
+        object
+    };
+    for (spec, words) in cases {
+        expect_refusal(&spec.to_string(), world.try_apply(&object(spec))?, words)?;
+    }
+    let connection = |hosts: &str| json!({ "connection": { "connectString": hosts } });
+    world.apply(&object(&connection("a:2181,b/x")))?;
+    world.apply(&object(&connection("c:2181/x")))?;
+    let another = world.try_apply(&object(&connection("c:2181/y")))?;
+    expect_refusal("another chroot", another, &["chroot", "immutable"])?;
+    let ensemble = world.try_apply(&object(&json!({ "ensembleRef": { "name": "main" } })))?;
+    expect_refusal("an ensemble instead", ensemble, &["cannot become"])
+}
