@@ -23,7 +23,7 @@ pub use identity::{IdentityDecoder, IdentityOptions};
 pub use reasons::{ConditionType, Reason};
 pub use status::{
     Candidate, Exclusivity, IdentitySource, Leader, LeaderElectionStatus, PreviousLeader,
-    format_session,
+    Transition, format_session,
 };
 
 /// How many candidates a status lists if the spec does not say.

@@ -12,6 +12,8 @@ use crate::decode::Identity;
 use crate::reading::{Claim, Member, Reading, Seat};
 use crate::words;
 
+mod history;
+
 /// What the mirror knows now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sight {
@@ -121,6 +123,7 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     new.max_fencing_token = token
         .max(number(old.max_fencing_token.as_deref()))
         .map(|token| token.to_string());
+    new.history = history::recorded(new.history, leader.as_ref(), now);
     new.leader = leader;
     new
 }

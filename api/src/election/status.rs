@@ -32,6 +32,12 @@ pub struct LeaderElectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_leader: Option<PreviousLeader>,
 
+    /// The last changes of the leader, the newest first, at most 10: who led since when, and with what
+    /// fencing token. Changes that followed each other faster than the mirror could read are not all
+    /// there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub history: Vec<Transition>,
+
     /// The candidates in the order in which they come to lead, at most `spec.maxCandidates`. The
     /// leader is the first of them, unless a registration node or the candidates' data decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -118,6 +124,23 @@ pub struct PreviousLeader {
     pub identity: String,
     /// The name of its znode.
     pub node: String,
+    /// Its fencing token in decimal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fencing_token: Option<String>,
+}
+
+/// A change of the leader.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Transition {
+    /// When the mirror saw it, by the operator's clock.
+    pub time: Time,
+    /// Who leads since then. Absent: nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+    /// The name of its znode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
     /// Its fencing token in decimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing_token: Option<String>,

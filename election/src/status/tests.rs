@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bellwether_api::election::{Dialect, DialectType, EnsembleRef, SequenceOptions};
+use bellwether_api::election::{Dialect, DialectType, EnsembleRef, SequenceOptions, Transition};
 use proptest::prelude::*;
 
 use super::*;
@@ -425,6 +425,42 @@ fn what_an_earlier_spec_named_does_not_pass_for_detected() {
     assert_eq!(new.leader, named.leader);
 }
 
+#[test]
+fn the_history_tells_who_led_since_when_the_newest_first() {
+    let spec = spec(None);
+    let mut story = vec![
+        ("a leads", queue(&spec, &[("a", 1), ("b", 2)], &[])),
+        ("a is away for a moment", blind(Reason::Disconnected, 15)),
+        ("b leads", queue(&spec, &[("b", 2)], &[])),
+        ("nobody leads", queue(&spec, &[], &[])),
+        ("a leads again", queue(&spec, &[("a", 3)], &[])),
+    ];
+    let (_, last) = play(&spec, &story);
+    let told = |status: &LeaderElectionStatus| -> Vec<(i64, Option<String>, Option<i64>)> {
+        let since = |t: &Transition| t.time.0.as_second() - 1_800_000_000;
+        let token = |t: &Transition| number(t.fencing_token.as_deref()).map(|n| n - 4_294_967_296);
+        let of = |t: &Transition| (since(t), t.identity.clone(), token(t));
+        status.history.iter().map(of).collect()
+    };
+    let (a, b) = (Some("a".to_owned()), Some("b".to_owned()));
+    let expected = [
+        (50, a.clone(), Some(3)),
+        (40, None, None),
+        (30, b, Some(2)),
+        (10, a, Some(1)),
+    ];
+    assert_eq!(told(&last), expected);
+    for number in 4..20 {
+        story.push(("another one", queue(&spec, &[("c", number)], &[])));
+    }
+    let (_, last) = play(&spec, &story);
+    assert_eq!(last.history.len(), history::LENGTH);
+    assert_eq!(
+        last.history[0].fencing_token,
+        last.leader.unwrap().fencing_token
+    );
+}
+
 proptest! {
     /// Whatever the mirror sees in whatever order: counters only grow, the largest token never
     /// falls, and a smaller token is always said.
@@ -455,6 +491,12 @@ proptest! {
                     prop_assert_eq!(&new.leader, &old.leader);
                     prop_assert!(new.stale_since.is_some());
                 }
+                let head = new.history.first().and_then(|head| head.fencing_token.clone());
+                prop_assert_eq!(head, new.leader.as_ref().and_then(|l| l.fencing_token.clone()));
+                let ordered = new.history.is_sorted_by(|a, b| a.time.0 >= b.time.0);
+                prop_assert!(ordered && new.history.len() <= history::LENGTH);
+                let tokens = new.history.windows(2).all(|w| w[0].fencing_token != w[1].fencing_token);
+                prop_assert!(tokens, "two entries of one term: {:?}", new.history);
                 let fell = new.leader.is_some() && regressed(&new);
                 let said = new.conditions[2].reason == "FencingTokenRegressed";
                 prop_assert_eq!(step.is_some() && fell, said);

@@ -1,0 +1,49 @@
+//! The last changes of the leader.
+
+use bellwether_api::election::{Leader, Transition};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// How many are kept.
+pub(super) const LENGTH: usize = 10;
+
+/// The history with the present leader at its head.
+///
+/// Within one term only what is known of the leader may change: an ephemeral node has one owner for
+/// its whole life, and what an ACL hid may come to light.
+pub(super) fn recorded(
+    mut history: Vec<Transition>,
+    leader: Option<&Leader>,
+    now: Timestamp,
+) -> Vec<Transition> {
+    let present = Transition {
+        time: Time(now),
+        identity: leader.map(|leader| leader.identity.clone()),
+        node: leader.map(|leader| leader.node.clone()),
+        fencing_token: leader.and_then(|leader| leader.fencing_token.clone()),
+    };
+    match (history.first_mut(), leader) {
+        (None, None) => {}
+        (Some(head), None) if head.identity.is_none() => {}
+        (Some(head), Some(leader)) if goes_on(head, leader) => {
+            head.identity = present.identity;
+            head.fencing_token = present.fencing_token.or(head.fencing_token.take());
+        }
+        _ => {
+            history.insert(0, present);
+            history.truncate(LENGTH);
+        }
+    }
+    history
+}
+
+/// Whether the leader is the one that the last change brought.
+fn goes_on(head: &Transition, leader: &Leader) -> bool {
+    let same_token = match (&head.fencing_token, &leader.fencing_token) {
+        (Some(known), Some(token)) => known == token,
+        _ => true,
+    };
+    let same_owner =
+        leader.session_id.is_some() || head.identity.as_ref() == Some(&leader.identity);
+    head.node.as_ref() == Some(&leader.node) && same_token && same_owner
+}
