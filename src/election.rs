@@ -12,6 +12,7 @@
 //! * [`session`] keeps one ZooKeeper session for each ensemble or connection and tells when it is up or
 //!   down; [`credentials`] reads the Secrets that a connection names, [`reach`] finds out why none comes
 //!   about.
+//! * [`census`] asks the members from where anonymous candidates are connected.
 //! * [`mirror`] follows one election: it reads whenever a watch fired, and tells what it sees.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
 //! * [`writer`] is the only one that writes to the API server. It checks the operator's lease just
@@ -21,6 +22,7 @@
 //! `bellwether_election`. Nothing polls: a quiet election costs one read every five minutes and no
 //! write at all.
 
+mod census;
 mod credentials;
 mod events;
 mod metrics;

@@ -45,12 +45,23 @@ async fn try_probe(address: IpAddr, id: ServerId) -> anyhow::Result<ServerReport
 }
 
 async fn ask(address: IpAddr, word: &str) -> anyhow::Result<String> {
+    ask_for(address, word, TIMEOUT, MAX_ANSWER).await
+}
+
+/// Asks the server at `address` for what a four-letter word stands for: at most `most` bytes, within
+/// this time.
+pub(crate) async fn ask_for(
+    address: IpAddr,
+    word: &str,
+    patience: Duration,
+    most: u64,
+) -> anyhow::Result<String> {
     let answer = async {
         let mut stream = TcpStream::connect((address, CLIENT_PORT)).await?;
         stream.write_all(word.as_bytes()).await?;
         let mut bytes = Vec::new();
-        stream.take(MAX_ANSWER).read_to_end(&mut bytes).await?;
+        stream.take(most).read_to_end(&mut bytes).await?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
     };
-    Ok(tokio::time::timeout(TIMEOUT, answer).await??)
+    Ok(tokio::time::timeout(patience, answer).await??)
 }

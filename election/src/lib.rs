@@ -20,6 +20,7 @@
 //! * While the mirror is blind, nothing that it saw is changed, and nothing is asserted.
 
 mod anomaly;
+pub mod census;
 mod decode;
 mod dialect;
 mod reading;

@@ -1,8 +1,9 @@
 //! From a snapshot of znodes to what it says: the queue, who leads, and what looks wrong.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 
-use bellwether_api::election::{DialectType, Exclusivity};
+use bellwether_api::election::{DialectType, Exclusivity, IdentitySource};
 use jiff::Timestamp;
 
 use crate::anomaly::{Anomaly, anomalies};
@@ -200,11 +201,27 @@ pub struct Reading {
     pub foreign_acknowledgement: bool,
     /// What looks wrong, the gravest first.
     pub anomalies: Vec<Anomaly>,
+    /// From where sessions are connected, as far as that was asked for.
+    pub addresses: BTreeMap<i64, IpAddr>,
+    /// How many sessions watch the leader's node, if that was asked for.
+    pub watchers: Option<usize>,
     /// The newest transaction that was seen.
     pub zxid: i64,
 }
 
 impl Reading {
+    /// The sessions of listed candidates that nothing but their session identifies.
+    pub fn anonymous(&self) -> BTreeSet<i64> {
+        let leader = self.leader().into_iter();
+        let claims = leader
+            .chain(&self.seats)
+            .filter_map(|seat| seat.member.claim());
+        claims
+            .filter(|claim| claim.identity.source == IdentitySource::Session)
+            .map(|claim| claim.session)
+            .collect()
+    }
+
     /// Who leads, if somebody does alone.
     pub fn leader(&self) -> Option<&Seat> {
         match &self.verdict {
@@ -266,6 +283,8 @@ fn nothing(rules: &Rules, zxid: i64) -> Reading {
         acknowledged: None,
         foreign_acknowledgement: false,
         anomalies: Vec::new(),
+        addresses: BTreeMap::new(),
+        watchers: None,
         zxid,
     }
 }

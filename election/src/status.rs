@@ -2,8 +2,8 @@
 
 use bellwether_api::conditions::merge_conditions;
 use bellwether_api::election::{
-    Candidate, DialectType, Leader, LeaderElectionSpec, LeaderElectionStatus, PreviousLeader,
-    Reason, format_session,
+    Candidate, DialectType, IdentitySource, Leader, LeaderElectionSpec, LeaderElectionStatus,
+    PreviousLeader, Reason, format_session,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
@@ -76,15 +76,20 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     } else {
         &fresh
     };
-    let leader = reading
-        .leader()
-        .map(|seat| leader(seat, reading.acknowledged));
+    let addresses = Addresses { reading, old };
+    let leader = reading.leader().map(|seat| Leader {
+        client_address: addresses.of(seat),
+        ..leader(seat, reading.acknowledged)
+    });
     let mut new = LeaderElectionStatus {
         dialect: dialect.map(str::to_owned),
         exclusivity: Some(reading.exclusivity),
         candidates: (0..)
             .zip(&reading.seats)
-            .map(|(at, seat)| candidate(at, seat))
+            .map(|(at, seat)| Candidate {
+                client_address: addresses.of(seat),
+                ..candidate(at, seat)
+            })
             .collect(),
         candidate_count: bounded(reading.candidate_count),
         unmatched_children: bounded(reading.unmatched),
@@ -123,6 +128,15 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     new.max_fencing_token = token
         .max(number(old.max_fencing_token.as_deref()))
         .map(|token| token.to_string());
+    let goes_on = |known: &Leader| {
+        leader
+            .as_ref()
+            .is_some_and(|leader| same_term(&previous(known), leader))
+    };
+    let counted = old
+        .watchers
+        .filter(|_| old.leader.as_ref().is_some_and(goes_on));
+    new.watchers = reading.watchers.map(bounded).or(counted);
     new.history = history::recorded(new.history, leader.as_ref(), now);
     new.leader = leader;
     new
@@ -169,6 +183,39 @@ fn leader(seat: &Seat, acknowledged: Option<bool>) -> Leader {
         epoch: identity.epoch,
         fencing_token: claim.map(|claim| claim.token.to_string()),
         acknowledged,
+        client_address: None,
+    }
+}
+
+/// From where the sessions of anonymous candidates are connected: as the servers say, or, until they
+/// have been asked again, as the status said before.
+struct Addresses<'a> {
+    reading: &'a Reading,
+    old: &'a LeaderElectionStatus,
+}
+
+impl Addresses<'_> {
+    fn of(&self, seat: &Seat) -> Option<String> {
+        let claim = seat.member.claim()?;
+        if claim.identity.source != IdentitySource::Session {
+            return None;
+        }
+        if let Some(address) = self.reading.addresses.get(&claim.session) {
+            return Some(address.to_string());
+        }
+        let session = session(seat);
+        let leader = self
+            .old
+            .leader
+            .iter()
+            .map(|l| (&l.session_id, &l.client_address));
+        let waiting = self
+            .old
+            .candidates
+            .iter()
+            .map(|c| (&c.session_id, &c.client_address));
+        let mut known = leader.chain(waiting).filter(|(id, _)| **id == session);
+        known.find_map(|(_, address)| address.clone())
     }
 }
 
@@ -182,6 +229,7 @@ fn candidate(position: i32, seat: &Seat) -> Candidate {
         session_id: session(seat),
         create_time: claim.and_then(|claim| claim.created).map(MicroTime),
         czxid: claim.map(|claim| claim.czxid.to_string()),
+        client_address: None,
     }
 }
 

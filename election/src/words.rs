@@ -34,6 +34,9 @@ pub(crate) fn condition(
     }
 }
 
+/// From how many sessions on that wait for one node it is worth a remark.
+const HERD: i32 = 2;
+
 /// The conditions of an election that the mirror sees, whose status is otherwise complete.
 pub(crate) fn seen(
     spec: &LeaderElectionSpec,
@@ -191,8 +194,15 @@ fn elected(
             &what,
         );
     }
+    let herd = match status.watchers {
+        Some(watchers) if watchers >= HERD => format!(
+            " {watchers} sessions watch this node and all wake up when it goes; with a sequential \
+             recipe one would."
+        ),
+        _ => String::new(),
+    };
     let what = format!(
-        "{} leads with node {}{token}.",
+        "{} leads with node {}{token}.{herd}",
         leader.identity,
         presentable(&leader.node)
     );

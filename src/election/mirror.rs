@@ -1,5 +1,6 @@
 //! Follows one election.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::Reason;
 use bellwether_election::{
-    Anomaly, Blindness, InvalidSpec, Reading, Rules, Sight, Verdict, read_election,
+    Anomaly, Blindness, InvalidSpec, Place, Reading, Rules, Sight, Verdict, read_election,
 };
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
@@ -16,6 +17,7 @@ use tracing::{debug, info, warn};
 use zookeeper_client::Client;
 
 use super::Key;
+use super::census::Census;
 use super::metrics::{Counted, Metrics, Outcome};
 use super::read::{ReadError, Reader};
 use super::session::Link;
@@ -38,6 +40,15 @@ const NO_AUTH_RETRY: Duration = Duration::from_secs(15);
 /// How often in a row a read may fail before that is told.
 const SILENT_FAILURES: u32 = 2;
 
+/// How long to wait before the members are asked of their clients, once and, for a client that is just
+/// moving from one member to another, again.
+const CENSUS_PAUSES: [Duration; 4] = [
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(10),
+    Duration::from_secs(60),
+];
+
 /// How often a server may show an older state than was seen before it is believed, and the pause
 /// between two looks. A server that lags catches up; an ensemble that was restored from a backup
 /// does not.
@@ -54,6 +65,8 @@ pub(super) struct Mirror {
     pub(super) detected: Option<String>,
     /// The newest transaction that was told, at first the one that the status reflects.
     pub(super) newest: i64,
+    /// What the members say of their clients, if Bellwether runs the ensemble.
+    pub(super) census: Option<Census>,
     pub(super) notes: mpsc::Sender<Note>,
     pub(super) metrics: Metrics,
 }
@@ -139,7 +152,7 @@ impl Mirror {
             match reader.read(rules).await {
                 Ok(snapshot) => {
                     self.metrics.read(&Outcome::OK);
-                    let reading = read_election(rules, &snapshot);
+                    let mut reading = read_election(rules, &snapshot);
                     if reading.zxid < self.newest && older < OLDER_READS {
                         older += 1;
                         debug!(election = %self.key, zxid = reading.zxid, "an older state");
@@ -157,8 +170,13 @@ impl Mirror {
                     failures = Failures::default();
                     self.newest = reading.zxid;
                     let resync = self.resync(&reading);
-                    self.tell(Sight::Seen(reading), noticed).await;
+                    let anonymous = reading.anonymous();
+                    if let Some(census) = &self.census {
+                        reading.addresses = census.addresses(anonymous.iter().copied());
+                    }
+                    self.tell(Sight::Seen(reading.clone()), noticed).await;
                     tokio::select! {
+                        () = self.complete(reading, &anonymous, rules.place()) => {}
                         () = reader.changed() => {}
                         () = sleep(resync) => reader.forget(),
                     }
@@ -173,6 +191,38 @@ impl Mirror {
                 }
             }
         }
+    }
+
+    /// Tells a reading again when the members have said what it takes from their lists. Does not
+    /// return.
+    async fn complete(&self, mut reading: Reading, anonymous: &BTreeSet<i64>, place: Place) {
+        let Some(census) = &self.census else {
+            return std::future::pending().await;
+        };
+        let owner = reading
+            .leader()
+            .and_then(|seat| seat.member.claim())
+            .map(|c| c.session);
+        let owner = owner.filter(|_| place == Place::Node);
+        for pause in CENSUS_PAUSES {
+            if reading.addresses.len() == anonymous.len()
+                && (owner.is_none() || reading.watchers.is_some())
+            {
+                break;
+            }
+            // Those that waited for a leader that went watch the new one's node in a moment.
+            sleep(pause).await;
+            let since = Instant::now();
+            census.take(since).await;
+            let addresses = census.addresses(anonymous.iter().copied());
+            let watchers = owner.and_then(|owner| census.watchers(&self.spec.path, owner, since));
+            if addresses != reading.addresses || watchers != reading.watchers {
+                (reading.addresses, reading.watchers) = (addresses, watchers);
+                self.tell(Sight::Seen(reading.clone()), Instant::now())
+                    .await;
+            }
+        }
+        std::future::pending().await
     }
 
     /// Tells that a read failed, unless it is likely to succeed at once or the session's keeper

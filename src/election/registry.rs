@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
+use super::census::Census;
 use super::metrics::Metrics;
 use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
@@ -49,6 +50,7 @@ struct Running {
 struct Session {
     presence: watch::Sender<Presence>,
     link: watch::Receiver<Link>,
+    census: Option<Census>,
     _task: Task,
 }
 
@@ -148,7 +150,7 @@ impl Registry {
             warn!(election = %key, "neither ensembleRef nor connection is given, or both are");
             return;
         };
-        let link = self.session(&target);
+        let (link, census) = self.session(&target);
         let spec = Arc::new(object.spec.clone());
         let status = object.status.as_ref();
         let observed = status.and_then(|status| status.observed_zxid.as_deref());
@@ -162,6 +164,7 @@ impl Registry {
                 .filter(|status| status.observed_generation == object.metadata.generation)
                 .and_then(|status| status.dialect.clone()),
             newest: observed.and_then(|zxid| zxid.parse().ok()).unwrap_or(0),
+            census,
             notes: self.notes.clone(),
             metrics: self.metrics.clone(),
         };
@@ -192,11 +195,15 @@ impl Registry {
         let _ = self.notes.send(note).await;
     }
 
-    /// The state of the session to a target, which is opened if it is the first to be asked for.
-    fn session(&mut self, target: &Target) -> watch::Receiver<Link> {
+    /// The state of the session to a target, which is opened if it is the first to be asked for, and
+    /// what the members say of their clients.
+    fn session(&mut self, target: &Target) -> (watch::Receiver<Link>, Option<Census>) {
         if let Some(session) = self.sessions.get(target) {
-            return session.link.clone();
+            return (session.link.clone(), session.census.clone());
         }
+        let census = target
+            .ensemble()
+            .map(|ensemble| Census::new(&ensemble, &self.scope));
         let (presence, is_present) = watch::channel(self.presence(target));
         let (link_is, link) = watch::channel(Link::Starting);
         let keeper = Keeper {
@@ -211,10 +218,11 @@ impl Registry {
         let session = Session {
             presence,
             link: link.clone(),
+            census: census.clone(),
             _task: task,
         };
         self.sessions.insert(target.clone(), session);
-        link
+        (link, census)
     }
 
     fn close_unused_sessions(&mut self) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::election::Reason;
+use bellwether_election::census::MIRROR_SESSION_TIMEOUT;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -17,7 +18,7 @@ use super::target::Target;
 
 /// The session timeout to ask for. The mirror owns no ephemeral nodes, so nothing depends on its
 /// session; a short timeout finds a silent connection soon (two fifths of it).
-const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
+const SESSION_TIMEOUT: Duration = Duration::from_millis(MIRROR_SESSION_TIMEOUT as u64);
 
 /// How long to wait for the session to change before a failed sync is tried again.
 const SYNC_RETRY: Duration = Duration::from_secs(1);

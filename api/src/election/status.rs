@@ -52,6 +52,12 @@ pub struct LeaderElectionStatus {
     #[serde(default)]
     pub unmatched_children: i32,
 
+    /// How many other sessions watch the leader's node, where all candidates share one: all of them
+    /// wake up and try when it goes (a herd), where a sequential recipe wakes one. Counted when the
+    /// leader changes and every few minutes, in ensembles that Bellwether runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watchers: Option<i32>,
+
     /// How often the leader's identity changed since the mirror began. A lower bound: changes that
     /// followed each other faster than the mirror could read count as one.
     #[serde(default)]
@@ -103,6 +109,10 @@ pub struct Leader {
     /// The address that the node's data tells beside the identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
+    /// The IP address from which its session is connected. Only where nothing but the session
+    /// identifies it, in ensembles that Bellwether runs; the server's list of connections tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_address: Option<String>,
     /// The application's own name for this term of leadership, where the node's data tells one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
@@ -163,6 +173,10 @@ pub struct Candidate {
     /// The session that owns the node, in hexadecimal.
     #[serde(default, rename = "sessionID", skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// The IP address from which its session is connected, under the same conditions as the
+    /// leader's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_address: Option<String>,
     /// When its node was created, by the clock of the ZooKeeper server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_time: Option<MicroTime>,

@@ -71,6 +71,46 @@ pub(crate) fn an_election_in_an_open_dialect_is_detected_and_stays_so(world: &Wo
     Ok(())
 }
 
+/// Candidates that say nothing of themselves are told apart by their sessions, and the members know from
+/// where those are connected.
+pub(crate) fn anonymous_candidates_have_the_address_of_their_connection(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(3)?.members(3);
+    let election = world.election("anonymous", "/latch", json!({ "type": "CuratorLatch" }))?;
+    let node = |number: u8| {
+        format!("/latch/_c_6aa2b1b5-6f0d-4b83-9a24-7a9c1f1f6a1{number}-latch-000000000{number}=")
+    };
+    let first = owner(&clients, &hosts, "first", &[&node(1)])?;
+    let second = owner(&clients, &hosts, "second", &[&node(2)])?;
+    let pod = world.pods.get("clients").unwrap_or_default();
+    let address = &pod["status"]["podIP"];
+    ensure!(
+        address.is_string(),
+        "the clients' pod has no address: {pod}"
+    );
+    let known = |status: &Value| {
+        let queue = status["candidates"].as_array();
+        status["leader"]["identitySource"] == "Session"
+            && status["leader"]["clientAddress"] == *address
+            && queue.is_some_and(|q| q.iter().all(|c| c["clientAddress"] == *address))
+    };
+    let led = wait_status(&election, "both have an address", |status| {
+        known(status) && status["candidateCount"] == 2
+    })?;
+    first.kill()?;
+    let next = wait_status(&election, "the second leads, with its address", |status| {
+        known(status) && status["candidateCount"] == 1
+    })?;
+    ensure!(
+        led["leader"]["sessionID"] != next["leader"]["sessionID"],
+        "{led} became {next}"
+    );
+    second.stop()?;
+    Ok(())
+}
+
 /// Solr's overseer: the head of the queue leads once it has registered itself, and no sooner.
 pub(crate) fn an_election_whose_leader_registers_itself_follows_the_registration(
     world: &World,

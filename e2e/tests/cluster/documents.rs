@@ -1,12 +1,16 @@
 //! One scenario for each of the documents that the project implements; that of the ensemble is
 //! scenario 2 in `scenarios`.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use bellwether_e2e::clients::Client;
 use bellwether_e2e::election::Election;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Locks and leader election: everybody creates one node, the winner is whoever was first, and its
 /// death wakes all the others.
@@ -31,6 +35,15 @@ pub(crate) fn the_unfair_election_has_one_leader_and_a_herd(world: &World) -> Re
         let now = Election::token(&status);
         ensure!(now > token, "the fencing token went from {token} to {now}");
         token = now;
+        let waiting = all.len() - 1;
+        until("the herd is counted", PATIENCE, || {
+            let status = election.status()?;
+            if status["watchers"] == waiting {
+                Ok(())
+            } else {
+                Err(format!("{waiting} wait, and the status is {status}"))
+            }
+        })?;
         let leader = status["leader"]["identity"]
             .as_str()
             .unwrap_or_default()
@@ -45,7 +58,7 @@ pub(crate) fn the_unfair_election_has_one_leader_and_a_herd(world: &World) -> Re
     election.wait_agrees(&[&last], 1)?;
     last.stop()?;
     // Nobody is left to lead, and the status says so instead of naming the last one.
-    until("nobody leads", std::time::Duration::from_secs(30), || {
+    until("nobody leads", PATIENCE, || {
         let (leader, queue) = election.view()?;
         if leader.is_none() && queue.is_empty() {
             Ok(())

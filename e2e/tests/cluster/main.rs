@@ -83,6 +83,7 @@ const TESTS: &[Test] = tests![
     0 connections::connections_that_cannot_be_are_refused,
     0 dialects::options_of_another_dialect_of_election_are_refused,
     1 dialects::an_election_in_an_open_dialect_is_detected_and_stays_so,
+    3 dialects::anonymous_candidates_have_the_address_of_their_connection,
     1 dialects::an_election_whose_leader_registers_itself_follows_the_registration,
     1 dialects::an_election_of_the_users_own_making_is_read_as_described,
     4 elections::curator_status_equals_what_curator_itself_reports,

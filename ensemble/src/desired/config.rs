@@ -52,7 +52,10 @@ const FIXED: &[(&str, &str)] = &[
     ("fastleader.maxNotificationInterval", "500"),
     ("leader.maxTimeToWaitForEpoch", "2000"),
     ("admin.enableServer", "false"),
-    ("4lw.commands.whitelist", "conf,cons,isro,mntr,ruok,srvr"),
+    (
+        "4lw.commands.whitelist",
+        "conf,cons,isro,mntr,ruok,srvr,wchp",
+    ),
 ];
 
 /// Settings that serve better than ZooKeeper's defaults, and that a user may set otherwise.

@@ -1,0 +1,142 @@
+//! Who is connected to a server and who watches what, by the server's own lists.
+//!
+//! Many elections carry no identity at all; only the session tells candidates apart. The server
+//! knows from where a session is connected (`cons`, `ServerCnxn.dumpConnectionInfo`) and which
+//! sessions watch a path (`wchp`, `WatchManager.dumpWatches`).
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// The session timeout that mirrors ask for, in milliseconds.
+///
+/// The odd number marks them in the lists of connections: the sessions of mirrors, of which each
+/// replica of the operator has one, are no candidates that wait for a leader's node to go.
+pub const MIRROR_SESSION_TIMEOUT: u32 = 6007;
+
+/// A client's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Its session.
+    pub session: i64,
+    /// From where it is connected.
+    pub address: IpAddr,
+    /// Whether it is a mirror's.
+    pub is_mirror: bool,
+}
+
+/// Reads the answer to `cons`. Lines that do not fit, and connections without a session, are left
+/// out.
+pub fn parse_connections(answer: &str) -> Vec<Connection> {
+    answer.lines().filter_map(connection).collect()
+}
+
+/// ` /10.0.0.5:40122[1](queued=0,...,sid=0x10003f2a1b0004,...,to=6000,...)`
+fn connection(line: &str) -> Option<Connection> {
+    let (peer, rest) = line
+        .trim()
+        .strip_prefix('/')?
+        .split_once('[')
+        .filter(|(p, _)| !p.is_empty())
+        // An address of IPv6 may be in brackets itself.
+        .or_else(|| {
+            line.trim()
+                .strip_prefix('/')?
+                .split_once("]:")
+                .and_then(|(p, rest)| Some((p, rest.split_once('[')?.1)))
+        })?;
+    let facts = rest.split_once('(')?.1;
+    let fact = |key: &str| {
+        facts
+            .split([',', ')'])
+            .find_map(|f| f.strip_prefix(key)?.strip_prefix('='))
+    };
+    let session = i64_of(fact("sid")?)?;
+    Some(Connection {
+        session,
+        address: address(peer)?,
+        is_mirror: fact("to").is_some_and(|to| to.parse() == Ok(MIRROR_SESSION_TIMEOUT)),
+    })
+}
+
+/// The address in what Java prints of a socket's: `10.0.0.5:40122`, `[::1` of `[::1]:40122`, and in
+/// older releases `0:0:0:0:0:0:0:1:40122`.
+fn address(peer: &str) -> Option<IpAddr> {
+    if let Ok(socket) = peer.parse::<SocketAddr>() {
+        return Some(socket.ip());
+    }
+    let bare = peer
+        .strip_prefix('[')
+        .or_else(|| peer.rsplit_once(':').map(|(a, _)| a))?;
+    let without_zone = bare.split('%').next()?;
+    without_zone.parse().ok()
+}
+
+/// A session id as servers print it: the hexadecimal digits of an unsigned number after `0x`.
+fn i64_of(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix("0x")?;
+    u64::from_str_radix(digits, 16).ok().map(u64::cast_signed)
+}
+
+/// Reads the answer to `wchp`: the sessions that watch each path.
+pub fn parse_watchers(answer: &str) -> HashMap<&str, Vec<i64>> {
+    let mut watchers: HashMap<&str, Vec<i64>> = HashMap::new();
+    let mut path = None;
+    for line in answer.lines() {
+        if line.starts_with('/') {
+            path = Some(line);
+        } else if let (Some(path), Some(session)) = (path, i64_of(line.trim())) {
+            watchers.entry(path).or_default().push(session);
+        }
+    }
+    watchers
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn connections_are_read_as_servers_print_them() {
+        let answer = " /10.0.0.5:40122[1](queued=0,recved=12,sent=12,sid=0x10003f2a1b0004,lop=PING,est=1,to=6000,lcxid=0x1)\n \
+             /10.0.0.6:40123[1](queued=0,recved=12,sent=12,sid=0xffffffffffffffff,lop=PING,est=1,to=6007)\n \
+             /10.0.0.7:40124[0](queued=0,recved=1,sent=0)\n \
+             /[0:0:0:0:0:0:0:1]:5[1](queued=0,sid=0x1)\n \
+             /0:0:0:0:0:0:0:2:5[1](queued=0,sid=0x2)\n\n";
+        let told: Vec<_> = parse_connections(answer)
+            .into_iter()
+            .map(|c| (c.session, c.address.to_string(), c.is_mirror))
+            .collect();
+        let expected = [
+            (0x0010_003f_2a1b_0004, "10.0.0.5", false),
+            (-1, "10.0.0.6", true),
+            (1, "::1", false),
+            (2, "::2", false),
+        ];
+        assert_eq!(told, expected.map(|(s, a, m)| (s, a.to_owned(), m)));
+        assert!(
+            parse_connections("cons is not executed because it is not in the whitelist.")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn watchers_are_read_as_servers_print_them() {
+        let answer = "/app/leader\n\t0x10\n\t0x11\n/other\n\t0x12\n";
+        let watchers = parse_watchers(answer);
+        assert_eq!(watchers["/app/leader"], [0x10, 0x11]);
+        assert_eq!(watchers["/other"], [0x12]);
+        assert!(
+            parse_watchers("wchp is not executed because it is not in the whitelist.").is_empty()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(text in "(?s)[ /\\[\\]():,=0-9a-fsidto\n\t\\PC]{0,200}") {
+            parse_connections(&text);
+            parse_watchers(&text);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Asks the members of an ensemble from where sessions are connected and who watches what.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bellwether_election::census::{parse_connections, parse_watchers};
+use bellwether_ensemble::desired::config::CLIENT_PORT;
+use bellwether_ensemble::desired::members_service;
+use futures::future::join_all;
+use tokio::time::{Instant, sleep_until, timeout};
+use tracing::debug;
+
+use super::{Key, Scope};
+use crate::zookeeper::ask_for;
+
+/// The time between two questions to an ensemble, however many elections want to know.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// How long a member may take, and how much it may say: some ten thousand connections.
+const PATIENCE: Duration = Duration::from_secs(3);
+const MAX_ANSWER: u64 = 8 * 1024 * 1024;
+
+/// What the members of one ensemble say of their clients. Copies share what is known.
+#[derive(Clone)]
+pub(super) struct Census {
+    /// The name and port by which every member is found.
+    members: Arc<str>,
+    known: Arc<Mutex<Known>>,
+    /// Held while the members are asked.
+    asking: Arc<tokio::sync::Mutex<()>>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// When it was asked for; `None` if never.
+    at: Option<Instant>,
+    addresses: HashMap<i64, IpAddr>,
+    /// Without the sessions of mirrors.
+    watchers: HashMap<String, Vec<i64>>,
+    /// Whether every member told who watches what.
+    all_told: bool,
+}
+
+impl Census {
+    pub(super) fn new(ensemble: &Key, scope: &Scope) -> Self {
+        let service = members_service(&ensemble.name);
+        let domain = &scope.cluster_domain;
+        let members = format!(
+            "{service}.{}.svc.{domain}:{CLIENT_PORT}",
+            ensemble.namespace
+        );
+        Self {
+            members: members.into(),
+            known: Arc::default(),
+            asking: Arc::default(),
+        }
+    }
+
+    /// From where these sessions are connected, as far as it is known.
+    pub(super) fn addresses(
+        &self,
+        sessions: impl IntoIterator<Item = i64>,
+    ) -> BTreeMap<i64, IpAddr> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = |session| Some((session, *known.addresses.get(&session)?));
+        sessions.into_iter().filter_map(address).collect()
+    }
+
+    /// How many sessions but that of its owner watch a path, by an answer that is not older than
+    /// `since`.
+    pub(super) fn watchers(&self, path: &str, owner: i64, since: Instant) -> Option<usize> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let current = known.all_told && known.at.is_some_and(|at| at >= since);
+        let waiting = known.watchers.get(path).into_iter().flatten();
+        current.then(|| waiting.filter(|session| **session != owner).count())
+    }
+
+    /// Asks the members, unless somebody did after `since`.
+    pub(super) async fn take(&self, since: Instant) {
+        let _asking = self.asking.lock().await;
+        let last = self.known.lock().unwrap_or_else(PoisonError::into_inner).at;
+        if last.is_some_and(|at| at >= since) {
+            return;
+        }
+        if let Some(last) = last {
+            sleep_until(last + PAUSE).await;
+        }
+        let at = Instant::now();
+        let answers = self.ask_all().await;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let connections: Vec<_> = answers
+            .iter()
+            .flat_map(|(connections, _)| parse_connections(connections))
+            .collect();
+        known.at = Some(at);
+        known.addresses = connections.iter().map(|c| (c.session, c.address)).collect();
+        known.watchers.clear();
+        known.all_told = !answers.is_empty();
+        let mirrors: Vec<i64> = connections
+            .iter()
+            .filter(|c| c.is_mirror)
+            .map(|c| c.session)
+            .collect();
+        for (_, watchers) in &answers {
+            known.all_told &= !watchers.contains("whitelist");
+            for (path, sessions) in parse_watchers(watchers) {
+                let waiting = sessions.into_iter().filter(|s| !mirrors.contains(s));
+                known
+                    .watchers
+                    .entry(path.to_owned())
+                    .or_default()
+                    .extend(waiting);
+            }
+        }
+    }
+
+    /// What every member that answers says to `cons` and `wchp`; nothing if one does not answer to
+    /// the latter, since a part of the watchers is no number of them.
+    async fn ask_all(&self) -> Vec<(String, String)> {
+        let found = timeout(PATIENCE, tokio::net::lookup_host(&*self.members)).await;
+        let members: Vec<SocketAddr> = match found {
+            Ok(Ok(members)) => members.collect(),
+            Ok(Err(error)) => {
+                debug!(members = &*self.members, %error, "the members have no addresses");
+                return Vec::new();
+            }
+            Err(_) => return Vec::new(),
+        };
+        join_all(members.into_iter().map(async |member| {
+            let ask = async |word| {
+                ask_for(member.ip(), word, PATIENCE, MAX_ANSWER)
+                    .await
+                    .inspect_err(|error| {
+                        debug!(%member, word, %error, "a member does not tell of its clients");
+                    })
+            };
+            (
+                ask("cons").await.unwrap_or_default(),
+                ask("wchp").await.unwrap_or_else(|_| UNTOLD.to_owned()),
+            )
+        }))
+        .await
+    }
+}
+
+/// What a server says that does not know or allow a word, and what stands for one that says nothing.
+const UNTOLD: &str = "not in the whitelist";
