@@ -40,6 +40,7 @@ pub(crate) fn check() -> Result<()> {
             )],
         ),
     );
+    step("fuzz target", fuzz_target());
     step("generated files", generate::check_drift());
     step("pure crates", pure_crates());
     if process::find_program("cargo-deny").is_some() {
@@ -67,6 +68,24 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
         .current_dir(root())
         .envs(environment.iter().copied());
     process::run(&mut command)
+}
+
+/// The fuzz target is no member of the workspace, so nothing else looks at it.
+fn fuzz_target() -> Result<()> {
+    let manifest = ["--manifest-path", "fuzz/Cargo.toml"];
+    let mut format = vec!["fmt", "--check"];
+    format.extend(manifest);
+    cargo(&format, &[])?;
+    let mut lints = vec![
+        "clippy",
+        "--locked",
+        "--quiet",
+        "--target-dir",
+        "target/fuzz",
+    ];
+    lints.extend(manifest);
+    lints.extend(["--", "-D", "warnings"]);
+    cargo(&lints, &[])
 }
 
 /// The crates that decide must not be able to talk to anything.

@@ -9,6 +9,7 @@ mod build;
 mod check;
 mod cluster;
 mod demo;
+mod fuzz;
 mod generate;
 mod image;
 mod install;
@@ -38,6 +39,8 @@ enum Command {
     Test(testing::Arguments),
     /// Check the planner against every state of an abstract world
     Model(model::Arguments),
+    /// Let libFuzzer write znodes until something panics or the time is over
+    Fuzz(fuzz::Arguments),
     /// Measure what changes cost, compared with a plain StatefulSet and with the best order by hand
     #[command(subcommand)]
     Bench(bench::Command),
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Command::Demo => demo::demo(&arguments.target).map(done),
         Command::Test(test) => testing::test(&test, &arguments.target).map(done),
         Command::Model(arguments) => model::model(&arguments).map(done),
+        Command::Fuzz(arguments) => fuzz::fuzz(&arguments).map(done),
         Command::Bench(bench) => bench::bench(&bench, &arguments.target).map(done),
         Command::Check => check::check().map(done),
         Command::Gen => generate::generate().map(done),
