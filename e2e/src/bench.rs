@@ -3,6 +3,7 @@
 //!
 //! * [`roll`]: `cargo xtask bench roll`, a restart of every member;
 //! * [`resize`]: `cargo xtask bench resize`, changes of size;
+//! * [`elections`]: `cargo xtask bench elections`, the mirror of elections, compared with a poller;
 //! * [`plain`]: the StatefulSet without the operator, made from what the operator rendered;
 //! * [`subject`]: one ensemble under load, and what is measured of it;
 //! * [`table`]: every run, medians and ratios.
@@ -10,9 +11,14 @@
 //! All ways run one after the other in every repetition, so that the noise of the machine hits all of
 //! them alike; ratios count more than seconds.
 
+mod candidates;
+pub mod elections;
 pub mod plain;
+mod poller;
 pub mod resize;
 pub mod roll;
+mod sightings;
+mod statuses;
 pub mod subject;
 pub mod table;
 

@@ -16,6 +16,8 @@ pub(crate) enum Command {
     Roll(Options),
     /// From 3 to 5 members, 5 to 3 and 1 to 3 (about twelve minutes a repetition)
     Resize(Options),
+    /// How soon a change of a leader is visible, and what many elections cost (about twelve minutes)
+    Elections(Elections),
     /// One decision of the planner for seven members; needs no cluster
     Plan,
 }
@@ -31,11 +33,52 @@ pub(crate) struct Options {
     timeline: bool,
 }
 
+/// How many elections to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Elections {
+    /// For the time until a change is visible
+    #[arg(long, default_value_t = 1000)]
+    elections: usize,
+    /// Changes a second
+    #[arg(long, default_value_t = 10)]
+    rate: usize,
+    /// For so many seconds
+    #[arg(long, default_value_t = 60)]
+    seconds: usize,
+    /// For memory, start and burst; at least as many as for the time
+    #[arg(long, default_value_t = 10_000)]
+    many: usize,
+    /// Changes at once
+    #[arg(long, default_value_t = 2000)]
+    burst: usize,
+    /// How many seconds nothing happens
+    #[arg(long, default_value_t = 300)]
+    idle: usize,
+}
+
 /// Measures, and prints what came of it. A cluster that it starts stays.
 pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
-    let (name, options) = match what {
-        Command::Roll(options) => ("roll", options),
-        Command::Resize(options) => ("resize", options),
+    let of = |name: &str, options: &Options| {
+        let mut words = vec![name.to_owned(), options.repetitions.to_string()];
+        words.extend(options.timeline.then(|| "--timeline".to_owned()));
+        words
+    };
+    let words = match what {
+        Command::Roll(options) => of("roll", options),
+        Command::Resize(options) => of("resize", options),
+        Command::Elections(e) => {
+            ensure!(
+                e.rate > 0 && e.burst > 0,
+                "--rate and --burst must be 1 or more"
+            );
+            ensure!(e.many >= e.elections, "--many must be at least --elections");
+            ensure!(e.burst <= e.many, "--burst must be at most --many");
+            let sizes = [e.elections, e.rate, e.seconds, e.many, e.burst, e.idle];
+            let sizes = sizes.iter().map(ToString::to_string);
+            std::iter::once("elections".to_owned())
+                .chain(sizes)
+                .collect()
+        }
         Command::Plan => {
             let mut bench = build::cargo("bench")?;
             bench.args([
@@ -54,10 +97,10 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     process::run(&mut compile)?;
     let program = build::programs(false)?.join("bench");
     let cluster = install::operator(target)?;
-    let (program, repetitions) = (program.to_string_lossy(), options.repetitions.to_string());
-    let mut words = vec![&*program, name, &repetitions];
-    words.extend(options.timeline.then_some("--timeline"));
-    let mut command = cluster.exec(&words)?;
+    let program = program.to_string_lossy();
+    let mut line = vec![&*program];
+    line.extend(words.iter().map(String::as_str));
+    let mut command = cluster.exec(&line)?;
     command
         .current_dir(root())
         .env("BELLWETHER_KUBECTL", "kubectl");

@@ -1,7 +1,7 @@
 //! The benchmarks that `cargo xtask bench` runs, on a cluster with the operator installed.
 
 use anyhow::{Context as _, bail};
-use bellwether_e2e::bench::{Options, resize, roll};
+use bellwether_e2e::bench::{Options, elections, resize, roll};
 use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
 
 fn main() -> anyhow::Result<()> {
@@ -9,6 +9,21 @@ fn main() -> anyhow::Result<()> {
         .with_context(|| format!("{VARIABLE} is not set: run `cargo xtask bench`"))?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["elections", sizes @ ..] = words.as_slice() {
+        let sizes: Vec<usize> = sizes.iter().map(|s| s.parse()).collect::<Result<_, _>>()?;
+        let [elections, rate, seconds, many, burst, idle] = sizes.as_slice() else {
+            bail!("run `cargo xtask bench elections`");
+        };
+        let size = elections::Size {
+            elections: *elections,
+            rate: *rate,
+            seconds: u64::try_from(*seconds)?,
+            many: *many,
+            burst: *burst,
+            idle: u64::try_from(*idle)?,
+        };
+        return elections::run(&kubectl, size);
+    }
     let [what, repetitions, rest @ ..] = words.as_slice() else {
         bail!("run `cargo xtask bench`");
     };
