@@ -81,8 +81,8 @@ pub(crate) fn dist(release: bool) -> Result<()> {
     Ok(())
 }
 
-/// Builds the operator's image from the Dockerfile, as an archive.
-pub(crate) fn operator_image() -> Result<PathBuf> {
-    dist(false)?;
+/// Builds the operator's image from the Dockerfile, as an archive; optimized for `release`.
+pub(crate) fn operator_image(release: bool) -> Result<PathBuf> {
+    dist(release)?;
     image::build_from_dockerfile(&root().join("Dockerfile"), &root(), OPERATOR_IMAGE)
 }

@@ -16,7 +16,12 @@ const NODES: u8 = 3;
 
 /// Starts the cluster if it is this machine's, brings the images, and installs the chart.
 pub(crate) fn operator(target: &Target) -> Result<Cluster> {
-    let archive = build::operator_image()?;
+    operator_built(target, false)
+}
+
+/// The same with a program that is optimized, if `release`.
+pub(crate) fn operator_built(target: &Target, release: bool) -> Result<Cluster> {
+    let archive = build::operator_image(release)?;
     let cluster = if target.is_existing()? {
         Cluster::open(target)?
     } else {
