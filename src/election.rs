@@ -6,6 +6,9 @@
 //!                                          +--one task for each election--> mirror <---+
 //!                                                                             | Sight
 //!                                 API server <--status, events-- writer <-----+
+//!                                                                  | status ^
+//!                                                                  v        | what became of it
+//!                 API server <--Lease, Service, labels of pods-- projector--+
 //! ```
 //!
 //! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
@@ -15,8 +18,10 @@
 //! * [`census`] asks the members from where anonymous candidates are connected.
 //! * [`mirror`] follows one election: it reads whenever a watch fired, and tells what it sees.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
-//! * [`writer`] is the only one that writes to the API server. It checks the operator's lease just
-//!   before each write, and writes only what differs.
+//! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each
+//!   write, and writes only what differs.
+//! * [`projector`] does the same for what elections are projected to. It learns the status at the same
+//!   time as the writer, and not from what was written.
 //!
 //! What is seen and what the status says about it is decided by the pure crate
 //! `bellwether_election`. Nothing polls: a quiet election costs one read every five minutes and no
@@ -28,6 +33,7 @@ mod events;
 mod metrics;
 mod mirror;
 mod pace;
+mod projector;
 mod reach;
 mod read;
 mod registry;
@@ -107,7 +113,15 @@ pub(crate) async fn run(
         controller: "bellwether".to_owned(),
         instance: None,
     };
-    let writer = writer::Writer::new(client.clone(), lease, reporter, metrics.clone());
+    let (views, views_inbox) = mpsc::unbounded_channel();
+    let projector = projector::Projector::new(
+        client.clone(),
+        scope.clone(),
+        lease.clone(),
+        notes.clone(),
+        metrics.clone(),
+    );
+    let writer = writer::Writer::new(client.clone(), lease, reporter, views, metrics.clone());
     let registry = registry::Registry::new(client, scope, notes, metrics);
     tokio::select! {
         () = shutdown => {
@@ -115,6 +129,7 @@ pub(crate) async fn run(
             Ok(())
         }
         () = writer.run(inbox) => anyhow::bail!("the writer of election statuses ended"),
+        () = projector.run(views_inbox) => anyhow::bail!("the projector of elections ended"),
         () = registry.run() => anyhow::bail!("the watches of elections and ensembles ended"),
     }
 }

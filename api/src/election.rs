@@ -6,6 +6,7 @@
 mod connection;
 mod dialect;
 mod identity;
+mod projections;
 mod reasons;
 mod status;
 
@@ -20,6 +21,10 @@ pub use dialect::{
     CandidateOrder, CustomOptions, Dialect, DialectType, JsonOptions, LeaderRule, SequenceOptions,
 };
 pub use identity::{IdentityDecoder, IdentityOptions};
+pub use projections::{
+    DEFAULT_LEASE_DURATION, DEFAULT_ROLE_KEY, LeaseProjection, OnStale, PodBinding,
+    PodLabelsProjection, ProjectedPort, Projections, ServiceProjection,
+};
 pub use reasons::{ConditionType, Reason};
 pub use status::{
     Candidate, Exclusivity, IdentitySource, Leader, LeaderElectionStatus, PreviousLeader,
@@ -34,7 +39,7 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
 /// One object is one election for its whole life: `ensembleRef`, `path` and the chroot of a
 /// connection are immutable, because fencing tokens of two ensembles, or of two paths, must never be
 /// compared with each other.
-#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[kube(
     group = "zookeeper.bellwether.dev",
     version = "v1alpha1",
@@ -137,6 +142,14 @@ pub struct LeaderElectionSpec {
     /// How the identity is read, where the dialect's own way does not fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<IdentityOptions>,
+
+    /// Objects that say who leads, for consumers that read no `LeaderElection`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub projections: Option<Projections>,
+
+    /// How it is found out which pod a candidate runs in, where a projection has to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_binding: Option<PodBinding>,
 
     /// How many candidates the status lists, the first in the queue first. The count of candidates
     /// is exact whatever this is.

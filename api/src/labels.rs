@@ -34,6 +34,21 @@ pub const RESTART_AT: &str = "zookeeper.bellwether.dev/restartedAt";
 /// status gives with the reason `DisksLost`, and means that loss only. It is read, never written.
 pub const ACCEPT_DATA_LOSS: &str = "zookeeper.bellwether.dev/accept-data-loss";
 
+/// Label on everything that an election is projected to, but pods: the uid of the `LeaderElection`.
+pub const ELECTION_UID: &str = "zookeeper.bellwether.dev/election-uid";
+/// Annotation on projected objects: the leader's fencing token in decimal; absent if nobody leads.
+pub const FENCING_TOKEN: &str = "zookeeper.bellwether.dev/fencing-token";
+/// Label on every pod that carries a label of a projected election, so that such pods are found.
+pub const ROLE_LABELLED: &str = "zookeeper.bellwether.dev/role-labelled";
+/// Prefix of the annotation on a labelled pod whose name is the uid of the `LeaderElection`, and
+/// whose value is its name.
+pub const LABELLED_BY: &str = "elections.zookeeper.bellwether.dev/";
+/// Prefix of the field manager that labels pods for one election; the election's uid follows. Each
+/// election has its own, so that what one of them set can be taken back without touching the rest.
+pub const ROLE_MANAGER: &str = "bellwether-election.";
+/// `endpointslice.kubernetes.io/managed-by` on projected EndpointSlices.
+pub const SLICE_MANAGED_BY_VALUE: &str = "leaderelections.zookeeper.bellwether.dev";
+
 /// The value of [`NAME`] on everything that belongs to an ensemble.
 pub const NAME_VALUE: &str = "zookeeper";
 /// The value of [`MANAGED_BY`].

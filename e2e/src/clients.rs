@@ -17,6 +17,33 @@ const IMAGE: &str = "docker.io/bellwether/e2e-clients:dev";
 /// The pod that they run in.
 const POD: &str = "clients";
 
+/// A pod that runs one command in the image with the client programs.
+pub fn pod(name: &str, command: &[&str]) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name },
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "securityContext": {
+                "runAsNonRoot": true,
+                "runAsUser": 1000,
+                "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [{
+                "name": "clients",
+                "image": IMAGE,
+                "imagePullPolicy": "IfNotPresent",
+                "command": command,
+                "securityContext": {
+                    "allowPrivilegeEscalation": false,
+                    "capabilities": { "drop": ["ALL"] },
+                },
+            }],
+        },
+    })
+}
+
 /// The pod that client programs run in, as one process each.
 #[derive(Clone, Copy, Debug)]
 pub struct Clients<'w> {
@@ -25,29 +52,7 @@ pub struct Clients<'w> {
 
 impl<'w> Clients<'w> {
     pub(crate) fn start(world: &'w World) -> Result<Self> {
-        let pod = json!({
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": { "name": POD },
-            "spec": {
-                "terminationGracePeriodSeconds": 0,
-                "securityContext": {
-                    "runAsNonRoot": true,
-                    "runAsUser": 1000,
-                    "seccompProfile": { "type": "RuntimeDefault" },
-                },
-                "containers": [{
-                    "name": "clients",
-                    "image": IMAGE,
-                    "imagePullPolicy": "IfNotPresent",
-                    "command": ["sleep", "infinity"],
-                    "securityContext": {
-                        "allowPrivilegeEscalation": false,
-                        "capabilities": { "drop": ["ALL"] },
-                    },
-                }],
-            },
-        });
+        let pod = pod(POD, &["sleep", "infinity"]);
         // The namespace's service account comes a moment after the namespace.
         until(
             "the clients' pod is accepted",

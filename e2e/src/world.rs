@@ -123,6 +123,11 @@ impl World {
         Ok(Election::new(self, name))
     }
 
+    /// A handle to an election that was applied as a whole.
+    pub fn election_handle(&self, name: &str) -> Election<'_> {
+        Election::new(self, name)
+    }
+
     /// The pod that client programs run in.
     pub fn clients(&self) -> Result<Clients<'_>> {
         Clients::start(self)

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use bellwether_api::election::DialectType;
 
-pub(crate) use custom::{Pattern, pattern};
+pub(crate) use custom::{Pattern, compile, pattern};
 pub use detect::Detection;
 pub(crate) use detect::{detect, detect_node};
 pub(crate) use recipes::recipe;

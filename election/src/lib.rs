@@ -23,6 +23,7 @@ mod anomaly;
 pub mod census;
 mod decode;
 mod dialect;
+pub mod projection;
 mod reading;
 mod rules;
 mod status;
@@ -36,4 +37,4 @@ pub use reading::{
     read_election,
 };
 pub use rules::{InvalidSpec, MAX_READ, Place, Rules, Where};
-pub use status::{Blindness, Sight, is_leader_change, status};
+pub use status::{Blindness, Sight, is_leader_change, status, status_and_projection};

@@ -2,13 +2,14 @@
 
 use bellwether_api::conditions::merge_conditions;
 use bellwether_api::election::{
-    Candidate, DialectType, IdentitySource, Leader, LeaderElectionSpec, LeaderElectionStatus,
-    PreviousLeader, Reason, format_session,
+    Candidate, ConditionType, DialectType, IdentitySource, Leader, LeaderElectionSpec,
+    LeaderElectionStatus, PreviousLeader, Reason, format_session,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
 use crate::decode::Identity;
+use crate::projection::Projection;
 use crate::reading::{Claim, Member, Reading, Seat};
 use crate::words;
 
@@ -45,6 +46,19 @@ pub fn status(
     old: Option<&LeaderElectionStatus>,
     now: Timestamp,
 ) -> LeaderElectionStatus {
+    status_and_projection(spec, generation, sight, None, old, now)
+}
+
+/// The same with what became of the projections; what was said about them before stands for as long
+/// as that is not known.
+pub fn status_and_projection(
+    spec: &LeaderElectionSpec,
+    generation: Option<i64>,
+    sight: &Sight,
+    projection: Option<&Projection>,
+    old: Option<&LeaderElectionStatus>,
+    now: Timestamp,
+) -> LeaderElectionStatus {
     let now = whole_seconds(now);
     let old = old.cloned().unwrap_or_default();
     let mut new = match sight {
@@ -57,6 +71,11 @@ pub fn status(
     };
     new.observed_generation = generation;
     new.conditions = merge_conditions(&old.conditions, conditions, generation, now);
+    if spec.projections.is_some() {
+        tell_projection(&mut new, projection, &old, now);
+    } else if let Some(leader) = &mut new.leader {
+        leader.pod = None;
+    }
     keep_zxid_if_nothing_else_changed(new, &old)
 }
 
@@ -142,6 +161,45 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     new
 }
 
+/// Adds what became of the projections, or what was said of them before.
+fn tell_projection(
+    new: &mut LeaderElectionStatus,
+    projection: Option<&Projection>,
+    old: &LeaderElectionStatus,
+    now: Timestamp,
+) {
+    let told = match projection {
+        Some(projection) => {
+            let conditions = projection.conditions.clone();
+            let generation = new.observed_generation;
+            merge_conditions(&old.conditions, conditions, generation, now)
+        }
+        None => {
+            let types = [ConditionType::LeaderBound, ConditionType::Projected];
+            let types = types.map(ConditionType::as_str);
+            let old = old.conditions.iter();
+            old.filter(|condition| types.contains(&condition.type_.as_str()))
+                .cloned()
+                .collect()
+        }
+    };
+    new.conditions.extend(told);
+    let Some(leader) = &mut new.leader else {
+        return;
+    };
+    leader.pod = match projection {
+        Some(projection) if projection.node.as_ref() == Some(&leader.node) => {
+            projection.pod.clone()
+        }
+        Some(_) => None,
+        None => old
+            .leader
+            .as_ref()
+            .filter(|old| old.node == leader.node)
+            .and_then(|old| old.pod.clone()),
+    };
+}
+
 /// The status without sight: what was seen stands, unconfirmed.
 fn blind(
     spec: &LeaderElectionSpec,
@@ -183,6 +241,7 @@ fn leader(seat: &Seat, acknowledged: Option<bool>) -> Leader {
         epoch: identity.epoch,
         fencing_token: claim.map(|claim| claim.token.to_string()),
         acknowledged,
+        pod: None,
         client_address: None,
     }
 }

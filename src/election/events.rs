@@ -2,6 +2,7 @@
 
 use bellwether_api::LeaderElectionStatus;
 use bellwether_api::election::ConditionType;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::{Event, EventType};
 
 /// The events that a written status is worth, given the one before.
@@ -48,7 +49,25 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
             .unwrap_or_default();
         events.push(event(EventType::Warning, "MirrorStale", "Watch", note));
     }
+    // Told once, and again only if another reason comes.
+    if let Some(failed) = failed_projection(new)
+        && old.and_then(failed_projection).map(|old| &old.reason) != Some(&failed.reason)
+    {
+        let note = failed.message.clone();
+        events.push(event(
+            EventType::Warning,
+            "ProjectionFailed",
+            "Project",
+            note,
+        ));
+    }
     events
+}
+
+fn failed_projection(status: &LeaderElectionStatus) -> Option<&Condition> {
+    let projected = ConditionType::Projected.as_str();
+    let mut conditions = status.conditions.iter();
+    conditions.find(|condition| condition.type_ == projected && condition.status == "False")
 }
 
 fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
@@ -124,6 +143,32 @@ mod tests {
         };
         assert_eq!(reasons(Some(&never), &blind), [""; 0]);
         assert_eq!(reasons(None, &blind), [""; 0]);
+    }
+
+    #[test]
+    fn a_projection_that_fails_is_told_once_for_each_reason() {
+        let with = |status: &str, reason: &str| LeaderElectionStatus {
+            conditions: vec![Condition {
+                type_: "Projected".to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            }],
+            ..LeaderElectionStatus::default()
+        };
+        let (good, taken) = (with("True", "UpToDate"), with("False", "NameTaken"));
+        assert_eq!(reasons(Some(&good), &taken), ["ProjectionFailed"]);
+        assert_eq!(reasons(Some(&taken), &taken), [""; 0]);
+        assert_eq!(
+            reasons(Some(&taken), &with("False", "Forbidden")),
+            ["ProjectionFailed"]
+        );
+        assert_eq!(
+            reasons(Some(&taken), &with("Unknown", "NotObserved")),
+            [""; 0]
+        );
     }
 
     #[test]

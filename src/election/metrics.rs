@@ -20,6 +20,10 @@ pub(crate) struct Metrics {
     pub(super) reads: Family<Outcome, Counter>,
     /// Writes of statuses, by outcome.
     pub(super) writes: Family<Outcome, Counter>,
+    /// Writes of what elections are projected to, by outcome.
+    pub(super) projections: Family<Outcome, Counter>,
+    /// From the event in ZooKeeper to the projections being written, in seconds.
+    pub(super) event_to_projection: Histogram,
     /// Leaders that a status was written for.
     pub(super) leader_changes: Counter,
     /// From the event in ZooKeeper to the status being written, in seconds.
@@ -48,6 +52,8 @@ impl Default for Metrics {
             sessions: Gauge::default(),
             reads: Family::default(),
             writes: Family::default(),
+            projections: Family::default(),
+            event_to_projection: Histogram::new(buckets),
             leader_changes: Counter::default(),
             event_to_status: Histogram::new(buckets),
         }
@@ -63,6 +69,18 @@ impl Metrics {
         registry.register("election_sessions", sessions, self.sessions.clone());
         registry.register("election_reads", "Reads of elections", self.reads.clone());
         registry.register("election_writes", "Writes of statuses", self.writes.clone());
+        let projections = "Writes of Leases, Services, EndpointSlices and labels of pods";
+        registry.register(
+            "election_projection_writes",
+            projections,
+            self.projections.clone(),
+        );
+        let latency = "Seconds from the event in ZooKeeper to the written projections";
+        registry.register(
+            "election_event_to_projection_seconds",
+            latency,
+            self.event_to_projection.clone(),
+        );
         let changes = "Changes of a leader that were written";
         registry.register(
             "election_leader_changes",
@@ -83,6 +101,14 @@ impl Metrics {
 
     pub(super) fn wrote(&self, outcome: &Outcome) {
         self.writes.get_or_create(outcome).inc();
+    }
+
+    pub(super) fn projected(&self, outcome: &Outcome) {
+        self.projections.get_or_create(outcome).inc();
+    }
+
+    pub(super) fn projection_took(&self, latency: Duration) {
+        self.event_to_projection.observe(latency.as_secs_f64());
     }
 
     pub(super) fn took(&self, latency: Duration) {

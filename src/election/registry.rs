@@ -55,7 +55,7 @@ struct Session {
 }
 
 /// A task that ends when this is dropped.
-struct Task(AbortHandle);
+pub(super) struct Task(pub(super) AbortHandle);
 
 impl Drop for Task {
     fn drop(&mut self) {
@@ -309,7 +309,8 @@ fn ensembles(
     watcher(api(client, scope), watcher::Config::default()).default_backoff()
 }
 
-fn api<K>(client: &Client, scope: &Scope) -> Api<K>
+/// All objects of a kind in the scope.
+pub(super) fn api<K>(client: &Client, scope: &Scope) -> Api<K>
 where
     K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
 {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_api::{FIELD_MANAGER, LeaderElection, LeaderElectionStatus};
-use bellwether_election::{Sight, is_leader_change, status};
+use bellwether_election::projection::Projection;
+use bellwether_election::{Sight, is_leader_change, status_and_projection};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -49,6 +50,8 @@ pub(super) enum Note {
     Gone(Key),
     /// What a mirror sees.
     Seen(Box<Seen>),
+    /// What became of the projections.
+    Projected(Box<Projected>),
 }
 
 /// What a mirror sees.
@@ -61,6 +64,31 @@ pub(super) struct Seen {
     pub(super) sight: Sight,
     /// When the event came that made the mirror look.
     pub(super) noticed: Instant,
+}
+
+/// What became of an election's projections.
+#[derive(Debug)]
+pub(super) struct Projected {
+    pub(super) key: Key,
+    /// The object that it is about, and its generation.
+    pub(super) uid: String,
+    pub(super) generation: Option<i64>,
+    pub(super) projection: Projection,
+}
+
+/// What the projector has to know.
+#[derive(Debug)]
+pub(super) enum View {
+    /// An election as it is now.
+    Election {
+        object: Arc<LeaderElection>,
+        /// Its status as of now, written or not, if it has projections and was seen.
+        status: Option<Arc<LeaderElectionStatus>>,
+        /// When the event came that made the mirror look, if it is why this is told.
+        noticed: Option<Instant>,
+    },
+    /// The election is gone.
+    Gone(Key),
 }
 
 /// Why a write did not happen.
@@ -93,6 +121,7 @@ struct Done {
 struct Entry {
     object: Arc<LeaderElection>,
     seen: Option<Seen>,
+    projected: Option<Projected>,
     /// When the first event came that is not written yet.
     noticed: Option<Instant>,
     pace: Pace,
@@ -115,6 +144,7 @@ pub(super) struct Writer {
     client: Client,
     lease: watch::Receiver<bool>,
     reporter: Reporter,
+    views: mpsc::UnboundedSender<View>,
     metrics: Metrics,
     entries: HashMap<Key, Entry>,
     /// The entries that have something to write, the next one first.
@@ -127,12 +157,14 @@ impl Writer {
         client: Client,
         lease: watch::Receiver<bool>,
         reporter: Reporter,
+        views: mpsc::UnboundedSender<View>,
         metrics: Metrics,
     ) -> Self {
         Self {
             client,
             lease,
             reporter,
+            views,
             metrics,
             entries: HashMap::new(),
             agenda: BTreeSet::new(),
@@ -185,9 +217,23 @@ impl Writer {
                         self.entries.insert(key.clone(), Entry::new(object));
                     }
                 }
+                self.show(&key, None);
                 self.consider(&key);
             }
-            Note::Gone(key) => self.forget(&key),
+            Note::Gone(key) => {
+                self.forget(&key);
+                self.tell(View::Gone(key));
+            }
+            Note::Projected(projected) => {
+                let Some(entry) = self.entries.get_mut(&projected.key) else {
+                    return;
+                };
+                if entry.object.uid().as_deref() == Some(projected.uid.as_str()) {
+                    let key = projected.key.clone();
+                    entry.projected = Some(*projected);
+                    self.consider(&key);
+                }
+            }
             Note::Seen(seen) => {
                 let Some(entry) = self.entries.get_mut(&seen.key) else {
                     return;
@@ -197,10 +243,34 @@ impl Writer {
                 }
                 let key = seen.key.clone();
                 entry.noticed.get_or_insert(seen.noticed);
+                let noticed = seen.noticed;
                 entry.seen = Some(*seen);
+                if entry.object.spec.projections.is_some() {
+                    self.show(&key, Some(noticed));
+                }
                 self.consider(&key);
             }
         }
+    }
+
+    /// Tells the projector what an election is now. It has to know before the status is written: a
+    /// Service must not wait for that.
+    fn show(&self, key: &Key, noticed: Option<Instant>) {
+        let Some(entry) = self.entries.get(key) else {
+            return;
+        };
+        let projections = entry.object.spec.projections.as_ref();
+        let status = projections.and_then(|_| entry.fresh()).map(Arc::new);
+        self.tell(View::Election {
+            object: entry.object.clone(),
+            status,
+            noticed,
+        });
+    }
+
+    /// Without a projector the whole mirror is about to end, so a view may be lost.
+    fn tell(&self, view: View) {
+        let _ = self.views.send(view);
     }
 
     fn forget(&mut self, key: &Key) {
@@ -347,6 +417,7 @@ impl Entry {
         Self {
             object,
             seen: None,
+            projected: None,
             noticed: None,
             pace: Pace::new(),
             failures: 0,
@@ -358,20 +429,27 @@ impl Entry {
 
     /// The status that the object should have, if it has another one.
     fn pending(&self) -> Option<LeaderElectionStatus> {
+        let fresh = self.fresh();
+        fresh.filter(|fresh| self.object.status.as_ref() != Some(fresh))
+    }
+
+    /// The status that the object should have, if that is known.
+    fn fresh(&self) -> Option<LeaderElectionStatus> {
         let seen = self.seen.as_ref()?;
         // What was seen by an older spec says nothing about this one; its mirror is on the way.
         if seen.generation != self.object.metadata.generation {
             return None;
         }
-        let old = self.object.status.as_ref();
-        let new = status(
+        let projected = self.projected.as_ref();
+        let projected = projected.filter(|told| told.generation == seen.generation);
+        Some(status_and_projection(
             &self.object.spec,
             seen.generation,
             &seen.sight,
-            old,
+            projected.map(|told| &told.projection),
+            self.object.status.as_ref(),
             Timestamp::now(),
-        );
-        (Some(&new) != old).then_some(new)
+        ))
     }
 }
 

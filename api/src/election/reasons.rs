@@ -1,6 +1,6 @@
 //! The conditions of a `LeaderElection` and their reasons.
 
-/// The types of conditions that a `LeaderElection` carries, all of them from the first status on.
+/// The types of conditions that a `LeaderElection` carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionType {
     /// The mirror sees the election and follows every change.
@@ -11,6 +11,10 @@ pub enum ConditionType {
     QueueHealthy,
     /// The dialect was detected. Only with the dialect `Auto`.
     DialectDetected,
+    /// The leader's pod is known. Only with a projection that has to know it.
+    LeaderBound,
+    /// The projections say what the status says. Only with projections.
+    Projected,
 }
 
 impl ConditionType {
@@ -21,6 +25,8 @@ impl ConditionType {
             Self::LeaderElected => "LeaderElected",
             Self::QueueHealthy => "QueueHealthy",
             Self::DialectDetected => "DialectDetected",
+            Self::LeaderBound => "LeaderBound",
+            Self::Projected => "Projected",
         }
     }
 }
@@ -77,7 +83,7 @@ pub enum Reason {
     NoCandidates,
     /// `LeaderElected`: the path has children, but none is a candidate in this dialect.
     NoMatchingChildren,
-    /// `LeaderElected`, `QueueHealthy` and `DialectDetected`: the mirror cannot see.
+    /// All but `Synced`: the mirror cannot see.
     NotObserved,
 
     /// `QueueHealthy`: nothing to remark.
@@ -101,11 +107,34 @@ pub enum Reason {
     NotDetected,
     /// `DialectDetected`: children of several dialects are there.
     Ambiguous,
+
+    /// `LeaderBound`: one pod fits.
+    Bound,
+    /// `LeaderBound`: nobody leads.
+    NoLeader,
+    /// `LeaderBound`: no pod fits.
+    PodNotFound,
+    /// `LeaderBound`: several pods fit.
+    PodAmbiguous,
+    /// `LeaderBound`: `podBinding` cannot be used.
+    PatternInvalid,
+    /// `Projected`: everything is as it should be.
+    UpToDate,
+    /// `LeaderBound` and `Projected`: the operator may not do it.
+    Forbidden,
+    /// `Projected`: an object of that name belongs to somebody else.
+    NameTaken,
+    /// `Projected`: somebody else sets the label.
+    LabelTaken,
+    /// `Projected`: the API server does not accept an object.
+    Refused,
+    /// `Projected`: the API server does not answer as it should.
+    WriteFailed,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 46] = [
         Self::Watching,
         Self::EnsembleNotFound,
         Self::EnsembleNotReady,
@@ -141,6 +170,17 @@ impl Reason {
         Self::Detected,
         Self::NotDetected,
         Self::Ambiguous,
+        Self::Bound,
+        Self::NoLeader,
+        Self::PodNotFound,
+        Self::PodAmbiguous,
+        Self::PatternInvalid,
+        Self::UpToDate,
+        Self::Forbidden,
+        Self::NameTaken,
+        Self::LabelTaken,
+        Self::Refused,
+        Self::WriteFailed,
     ];
 
     /// The word that the API carries.
@@ -181,6 +221,17 @@ impl Reason {
             Self::Detected => "Detected",
             Self::NotDetected => "NotDetected",
             Self::Ambiguous => "Ambiguous",
+            Self::Bound => "Bound",
+            Self::NoLeader => "NoLeader",
+            Self::PodNotFound => "PodNotFound",
+            Self::PodAmbiguous => "PodAmbiguous",
+            Self::PatternInvalid => "PatternInvalid",
+            Self::UpToDate => "UpToDate",
+            Self::Forbidden => "Forbidden",
+            Self::NameTaken => "NameTaken",
+            Self::LabelTaken => "LabelTaken",
+            Self::Refused => "Refused",
+            Self::WriteFailed => "WriteFailed",
         }
     }
 
@@ -271,6 +322,27 @@ impl Reason {
                  is none of those that are detected."
             }
             Self::Ambiguous => "Name the dialect in spec.dialect.",
+            Self::Bound => "If the leader changes, so does the pod.",
+            Self::NoLeader => "It is looked for when somebody leads.",
+            Self::PodNotFound => {
+                "Every change of a pod is looked at; if there should be one now, say with spec.podBinding.identityPattern how the identity names its pod."
+            }
+            Self::PodAmbiguous => {
+                "None of them is taken; say with spec.podBinding.selector or spec.podBinding.identityPattern which is meant."
+            }
+            Self::PatternInvalid => "Correct spec.podBinding.",
+            Self::UpToDate => "Every change of the leader changes them.",
+            Self::Forbidden => {
+                "Switch on rbac.projections in the operator's Helm chart, or grant the rights that the chart would; it is tried again twice a minute."
+            }
+            Self::NameTaken => {
+                "It is not touched: choose another name in spec.projections, or delete it; it is tried again twice a minute."
+            }
+            Self::LabelTaken => {
+                "It is not touched: choose another key in spec.projections.podLabels, or take the label out of the pod; it is tried again twice a minute."
+            }
+            Self::Refused => "It is tried again, and when the spec changes.",
+            Self::WriteFailed => "It is tried again, more slowly the longer it fails.",
         }
     }
 }

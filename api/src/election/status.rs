@@ -84,7 +84,8 @@ pub struct LeaderElectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stale_since: Option<Time>,
 
-    /// `Synced`, `LeaderElected`, `QueueHealthy`, and with the dialect `Auto` `DialectDetected`.
+    /// `Synced`, `LeaderElected`, `QueueHealthy`, with the dialect `Auto` `DialectDetected`, with
+    /// projections `Projected`, and with those that need pods `LeaderBound`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,
@@ -124,6 +125,9 @@ pub struct Leader {
     /// Whether the leader acknowledged that it leads. Only where the spec names an acknowledgement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<bool>,
+    /// The name of the pod that it runs in. Only with a projection that has to know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
 }
 
 /// A leader that no longer leads.

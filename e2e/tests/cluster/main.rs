@@ -12,6 +12,7 @@ mod documents;
 mod elections;
 mod faults;
 mod observers;
+mod projections;
 mod refusals;
 mod scenarios;
 mod sizes;
@@ -86,6 +87,9 @@ const TESTS: &[Test] = tests![
     3 dialects::anonymous_candidates_have_the_address_of_their_connection,
     1 dialects::an_election_whose_leader_registers_itself_follows_the_registration,
     1 dialects::an_election_of_the_users_own_making_is_read_as_described,
+    0 projections::what_is_wrong_about_projections_is_refused,
+    1 projections::a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind,
+    1 projections::a_service_and_labels_of_pods_follow_the_leader,
     4 elections::curator_status_equals_what_curator_itself_reports,
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,

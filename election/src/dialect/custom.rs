@@ -35,7 +35,12 @@ pub(crate) fn pattern(text: &str, order: Order) -> Result<Pattern, String> {
     Ok(Pattern(whole))
 }
 
-fn compile(text: &str) -> Result<Regex, String> {
+/// Compiles a pattern of a spec, bounded in size.
+///
+/// # Errors
+///
+/// Why it is none.
+pub(crate) fn compile(text: &str) -> Result<Regex, String> {
     RegexBuilder::new(text)
         .size_limit(MAX_COMPILED)
         .dfa_size_limit(MAX_COMPILED)

@@ -27,6 +27,8 @@ fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
             ..Dialect::default()
         },
         identity: None,
+        projections: None,
+        pod_binding: None,
         max_candidates: 50,
     }
 }
@@ -504,4 +506,62 @@ proptest! {
             old = Some(new);
         }
     }
+}
+
+#[test]
+fn what_became_of_projections_is_told_and_stands_until_it_is_known_anew() {
+    let mut spec = spec(None);
+    spec.projections = Some(bellwether_api::election::Projections {
+        pod_labels: Some(bellwether_api::election::PodLabelsProjection::default()),
+        ..bellwether_api::election::Projections::default()
+    });
+    let sight = queue(&spec, &[("a", 1)], &[]);
+    let of = |node: &str| Projection {
+        node: Some(node.to_owned()),
+        pod: Some("pod-a".to_owned()),
+        conditions: vec![words::condition(
+            ConditionType::LeaderBound,
+            bellwether_api::conditions::ConditionStatus::True,
+            Reason::Bound,
+            "",
+        )],
+    };
+    let tell =
+        |spec: &LeaderElectionSpec, sight, projection, old: Option<&LeaderElectionStatus>| {
+            status_and_projection(spec, Some(1), sight, projection, old, at(1))
+        };
+    let bound = |status: &LeaderElectionStatus| {
+        let pod = status.leader.as_ref().and_then(|leader| leader.pod.clone());
+        let types = status.conditions.iter();
+        (pod, types.filter(|one| one.type_ == "LeaderBound").count())
+    };
+    let here = (Some("pod-a".to_owned()), 1);
+    let of_a = of("leader0000000001");
+    let told = tell(&spec, &sight, Some(&of_a), None);
+    assert_eq!(bound(&told), here);
+    // An operator that just started knows nothing yet, and writes nothing.
+    assert_eq!(tell(&spec, &sight, None, Some(&told)), told);
+    // The pod of one leader is not that of the next.
+    let next = queue(&spec, &[("b", 2)], &[]);
+    let of_a = of("leader0000000001");
+    assert_eq!(
+        bound(&tell(&spec, &next, Some(&of_a), Some(&told))),
+        (None, 1)
+    );
+    assert_eq!(bound(&tell(&spec, &next, None, Some(&told))), (None, 1));
+    // Without projections nothing is said.
+    spec.projections = None;
+    assert_eq!(
+        bound(&tell(&spec, &sight, Some(&of_a), Some(&told))),
+        (None, 0)
+    );
+    assert_eq!(
+        bound(&tell(
+            &spec,
+            &blind(Reason::Disconnected, 1),
+            None,
+            Some(&told)
+        )),
+        (None, 0)
+    );
 }

@@ -89,7 +89,8 @@ impl Bench {
             controller: "test".to_owned(),
             instance: None,
         };
-        tokio::spawn(Writer::new(client, held, reporter, Metrics::default()).run(inbox));
+        let (views, _) = mpsc::unbounded_channel();
+        tokio::spawn(Writer::new(client, held, reporter, views, Metrics::default()).run(inbox));
         let bench = Self {
             world,
             notes,
@@ -171,6 +172,8 @@ fn object() -> LeaderElection {
         path: "/leader".to_owned(),
         dialect: Dialect::from(DialectType::SingleText),
         identity: None,
+        projections: None,
+        pod_binding: None,
         max_candidates: 50,
     };
     let mut object = LeaderElection::new("one", spec);

@@ -1,0 +1,219 @@
+//! What an election is projected to: a Lease, a Service, labels of pods.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How long a projected Lease is valid without being renewed, if the spec does not say, in seconds.
+pub const DEFAULT_LEASE_DURATION: i32 = 15;
+
+/// The key of the label on candidates' pods, if the spec does not say.
+pub const DEFAULT_ROLE_KEY: &str = "zookeeper.bellwether.dev/role";
+
+/// Objects that say who leads, for consumers that read no `LeaderElection`.
+///
+/// Each of them lags behind ZooKeeper by a moment, as the status does. What is taken out of the spec
+/// is removed from the cluster; what belongs to somebody else is never touched.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Projections {
+    /// A Lease that the leader appears to hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseProjection>,
+
+    /// A Service that reaches the leader's pod and no other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceProjection>,
+
+    /// A label on the pods of the leader and of the other candidates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_labels: Option<PodLabelsProjection>,
+}
+
+impl Projections {
+    /// Whether it has to be known which pods the candidates are.
+    pub fn need_pods(&self) -> bool {
+        self.service.is_some() || self.pod_labels.is_some()
+    }
+}
+
+/// A `coordination.k8s.io/v1` Lease.
+///
+/// It is renewed while the mirror sees the election and somebody leads, so it expires by itself when
+/// the mirror is blind or the operator is gone. Nobody may contend for it.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaseProjection {
+    /// The name of the Lease; the name of the `LeaderElection` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
+    pub name: Option<String>,
+
+    /// For how many seconds the Lease is valid after a renewal. It is renewed after a third of that.
+    #[serde(default = "default_lease_duration")]
+    #[schemars(range(min = 5, max = 3600))]
+    pub lease_duration_seconds: i32,
+}
+
+impl Default for LeaseProjection {
+    fn default() -> Self {
+        Self {
+            name: None,
+            lease_duration_seconds: DEFAULT_LEASE_DURATION,
+        }
+    }
+}
+
+/// A Service without a selector, and one EndpointSlice with the address of the leader's pod.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceProjection {
+    /// The name of the Service; the name of the `LeaderElection` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub name: Option<String>,
+
+    /// The TCP ports that the Service has.
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
+    #[x_kube(validation = Rule::new("self.all(one, self.exists_one(other, other.port == one.port))").message("ports must differ in port"))]
+    pub ports: Vec<ProjectedPort>,
+
+    /// What becomes of the address while the mirror cannot see.
+    #[serde(default)]
+    pub on_stale: OnStale,
+}
+
+/// A port of a projected Service.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectedPort {
+    /// Its name.
+    #[schemars(
+        length(min = 1, max = 15),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub name: String,
+    /// The port of the Service.
+    #[schemars(range(min = 1, max = 65535))]
+    pub port: i32,
+    /// The port of the leader's pod, as a number; `port` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65535))]
+    pub target_port: Option<i32>,
+}
+
+/// What becomes of the leader's address while the mirror cannot see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum OnStale {
+    /// It stays for as long as that pod exists.
+    #[default]
+    Keep,
+    /// It is removed, and comes back when the mirror sees again.
+    Remove,
+}
+
+/// A label with one value for the leader's pod and another for the pods of the other candidates.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.leaderValue != self.otherValue").message("leaderValue and otherValue must differ"))]
+pub struct PodLabelsProjection {
+    /// The key of the label.
+    #[serde(default = "default_role_key")]
+    #[schemars(
+        length(min = 1, max = 317),
+        regex(
+            pattern = r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+        )
+    )]
+    #[x_kube(validation = Rule::new("!self.matches('^([^/]+[.])?(kubernetes|k8s)[.]io/')").message("the prefixes kubernetes.io and k8s.io are reserved for Kubernetes: choose another key"))]
+    #[x_kube(validation = Rule::new("!self.startsWith('zookeeper.bellwether.dev/') || self == 'zookeeper.bellwether.dev/role'").message("of the prefix zookeeper.bellwether.dev only zookeeper.bellwether.dev/role may be used: choose another key"))]
+    pub key: String,
+
+    /// Its value on the leader's pod.
+    #[serde(default = "default_leader_value")]
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
+    )]
+    pub leader_value: String,
+
+    /// Its value on the pods of the other candidates, of those that `status.candidates` lists.
+    #[serde(default = "default_other_value")]
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
+    )]
+    pub other_value: String,
+}
+
+impl Default for PodLabelsProjection {
+    fn default() -> Self {
+        Self {
+            key: default_role_key(),
+            leader_value: default_leader_value(),
+            other_value: default_other_value(),
+        }
+    }
+}
+
+/// How it is found out which pod a candidate runs in. Only pods of the election's namespace count.
+///
+/// Unless `identityPattern` says otherwise, these are tried in order, and the first that fits a pod
+/// decides: the identity is a pod's name; a host in the identity, such as `10.1.2.3` in
+/// `10.1.2.3:8983_solr`, is a pod's IP address, its hostname or its name in DNS; a host in the
+/// leader's `address` is. If it fits several pods, the candidate is bound to none.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodBinding {
+    /// Which pods may be bound; all of the namespace if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+
+    /// A regular expression that finds the pod in the identity: the group `pod` is the pod's name,
+    /// the group `ip` its IP address. Nothing else is tried then. For example
+    /// `^scheduler@(?P<pod>[^:]+):\d+$`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = Rule::new("self.contains('?P<pod>') || self.contains('?P<ip>') || self.contains('?<pod>') || self.contains('?<ip>')").message("identityPattern must have a group named pod or ip, such as (?P<pod>[^:]+)"))]
+    pub identity_pattern: Option<String>,
+}
+
+fn default_lease_duration() -> i32 {
+    DEFAULT_LEASE_DURATION
+}
+
+fn default_role_key() -> String {
+    DEFAULT_ROLE_KEY.to_owned()
+}
+
+fn default_leader_value() -> String {
+    "leader".to_owned()
+}
+
+fn default_other_value() -> String {
+    "candidate".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn everything_has_a_default_but_the_ports() {
+        let all: Projections =
+            serde_json::from_value(json!({"lease": {}, "podLabels": {}})).unwrap();
+        assert_eq!(all.lease, Some(LeaseProjection::default()));
+        assert_eq!(all.pod_labels, Some(PodLabelsProjection::default()));
+        assert!(serde_json::from_value::<Projections>(json!({"service": {}})).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! What an election is projected to: a Lease, a Service with its EndpointSlice, labels of pods.
+//!
+//! Everything here is decided from the status of the election, the pods of its namespace, and the
+//! object that exists; what is done about it is a [`Step`]. Two rules hold for every input:
+//!
+//! * At no moment does a projection name two leaders: a slice has at most one address, and a label is
+//!   taken from one pod before another gets it.
+//! * An object that does not belong to the election is never changed and never deleted.
+
+mod cast;
+mod labels;
+mod lease;
+mod pods;
+mod report;
+mod service;
+
+use std::sync::Arc;
+
+use bellwether_api::election::{Leader, LeaderElectionSpec, LeaderElectionStatus};
+use bellwether_api::{LeaderElection, VERSION, labels as names};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+pub use cast::{Cast, cast};
+pub use labels::{Change, Mark, Roles, changes, marks, patch, role_manager};
+pub use lease::{lease, lease_name, lease_renewal};
+pub use pods::{Binder, Binding, Claimant, PodFacts, Pods};
+pub use report::{Failure, Projection, report};
+pub use service::{SliceOf, service, service_name, slice, slice_name};
+
+/// An election with what is known about it now.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The object.
+    pub object: Arc<LeaderElection>,
+    /// Its status as of now, which may not be written yet.
+    pub status: Arc<LeaderElectionStatus>,
+}
+
+impl Subject {
+    /// The name of the election.
+    pub fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The namespace of the election and of everything that it is projected to.
+    pub fn namespace(&self) -> &str {
+        self.object
+            .metadata
+            .namespace
+            .as_deref()
+            .unwrap_or_default()
+    }
+
+    /// The uid of the election.
+    pub fn uid(&self) -> &str {
+        self.object.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// The spec.
+    pub fn spec(&self) -> &LeaderElectionSpec {
+        &self.object.spec
+    }
+
+    /// Who leads, for consumers: nobody before a leader has acknowledged, where that is asked for.
+    pub fn leader(&self) -> Option<&Leader> {
+        let leader = self.status.leader.as_ref();
+        leader.filter(|leader| leader.acknowledged != Some(false))
+    }
+
+    /// Whether the mirror cannot see.
+    pub fn is_stale(&self) -> bool {
+        self.status.stale_since.is_some()
+    }
+
+    /// Whether an object is one that was made for this election.
+    pub fn owns(&self, meta: &ObjectMeta) -> bool {
+        let owners = meta.owner_references.as_deref().unwrap_or_default();
+        owners
+            .iter()
+            .any(|owner| owner.uid == self.uid() && owner.controller == Some(true))
+    }
+
+    /// The metadata of an object for this election: new, or those of an existing one with what has
+    /// to be in them.
+    fn meta(&self, name: String, live: Option<&ObjectMeta>) -> ObjectMeta {
+        let mut meta = live.cloned().unwrap_or_else(|| ObjectMeta {
+            name: Some(name),
+            namespace: Some(self.namespace().to_owned()),
+            ..ObjectMeta::default()
+        });
+        if !self.owns(&meta) {
+            let owners = meta.owner_references.get_or_insert_default();
+            owners.push(OwnerReference {
+                api_version: format!("{}/{VERSION}", bellwether_api::GROUP),
+                kind: "LeaderElection".to_owned(),
+                name: self.name().to_owned(),
+                uid: self.uid().to_owned(),
+                controller: Some(true),
+                block_owner_deletion: None,
+            });
+        }
+        let labels = meta.labels.get_or_insert_default();
+        for (key, value) in [
+            (names::ELECTION_UID, self.uid()),
+            (names::MANAGED_BY, names::MANAGED_BY_VALUE),
+        ] {
+            labels.insert(key.to_owned(), value.to_owned());
+        }
+        meta
+    }
+}
+
+/// What has to be done about one object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step<K> {
+    /// Nothing: it is as it should be, or it should be left as it is.
+    Nothing,
+    /// It has to be created. If it exists by then, that fails.
+    Create(Box<K>),
+    /// It has to be replaced. The uid and the resource version are those that were looked at.
+    Replace(Box<K>),
+    /// It cannot be changed into what it should be: it has to be deleted, and created again.
+    Delete,
+    /// An object of that name belongs to somebody else.
+    Taken,
+}
+
+impl<K: PartialEq> Step<K> {
+    /// The step from an existing object of this election, if there is one, to another.
+    fn towards(live: Option<&K>, wanted: K) -> Self {
+        match live {
+            None => Self::Create(Box::new(wanted)),
+            Some(live) if *live == wanted => Self::Nothing,
+            Some(_) => Self::Replace(Box::new(wanted)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

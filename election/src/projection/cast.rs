@@ -1,0 +1,50 @@
+//! Who of an election runs in which pod.
+
+use super::{Binder, Binding, Claimant, PodFacts, Pods, Roles, Subject};
+
+/// The pods of an election's candidates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cast {
+    /// The pod of the leader, if somebody leads.
+    pub leader: Option<Binding>,
+    /// What is known about it.
+    pub pod: Option<PodFacts>,
+    /// How pods have to be labelled, if they have to be.
+    pub roles: Option<Roles>,
+}
+
+/// Finds the pods of the leader and, where they have to be labelled, of the other candidates.
+pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
+    let leader = subject.leader().map(|leader| {
+        let claimant = Claimant {
+            identity: &leader.identity,
+            address: leader.address.as_deref(),
+            connection: None,
+        };
+        binder.bind(&claimant, pods)
+    });
+    let pod = match &leader {
+        Some(Binding::Pod(name)) => pods.get(name),
+        _ => None,
+    };
+    let projections = subject.spec().projections.as_ref();
+    let labels = projections.and_then(|projections| projections.pod_labels.as_ref());
+    let roles = labels.map(|labels| {
+        let candidates = subject.status.candidates.iter().filter_map(|candidate| {
+            let claimant = Claimant {
+                identity: &candidate.identity,
+                ..Claimant::default()
+            };
+            match binder.bind(&claimant, pods) {
+                Binding::Pod(name) => pods.get(&name),
+                Binding::NotFound | Binding::Ambiguous(_) => None,
+            }
+        });
+        Roles::new(labels, pod, candidates)
+    });
+    Cast {
+        pod: pod.cloned(),
+        leader,
+        roles,
+    }
+}

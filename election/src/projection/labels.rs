@@ -1,0 +1,181 @@
+//! The labels on the pods of candidates.
+//!
+//! Each election labels with a field manager of its own, so the API server knows which labels are
+//! whose: what one election set is found in the pod itself, whoever set it, and is taken back by
+//! applying nothing under that name. A label that somebody else set is a conflict and stays.
+
+use std::collections::BTreeMap;
+
+use bellwether_api::election::PodLabelsProjection;
+use bellwether_api::labels::{LABELLED_BY, ROLE_LABELLED, ROLE_MANAGER};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use serde_json::{Value, json};
+
+use super::PodFacts;
+
+/// What one election has set on one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// The uid of the pod.
+    pub pod_uid: String,
+    /// The name of the election, as the pod tells it.
+    pub election: String,
+    /// The labels that the election set, without the one that all labelled pods have.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// The field manager under which an election labels pods.
+pub fn role_manager(election_uid: &str) -> String {
+    format!("{ROLE_MANAGER}{election_uid}")
+}
+
+/// What elections have set on a pod, by their uids.
+pub fn marks(pod: &ObjectMeta) -> BTreeMap<String, Mark> {
+    let managers = pod.managed_fields.as_deref().unwrap_or_default();
+    managers
+        .iter()
+        .filter_map(|entry| {
+            let uid = entry.manager.as_deref()?.strip_prefix(ROLE_MANAGER)?;
+            (entry.operation.as_deref() == Some("Apply")).then(|| {
+                let election = pod
+                    .annotations
+                    .as_ref()
+                    .and_then(|all| all.get(&format!("{LABELLED_BY}{uid}")));
+                let mark = Mark {
+                    pod_uid: pod.uid.clone().unwrap_or_default(),
+                    election: election.cloned().unwrap_or_default(),
+                    labels: owned(entry, pod.labels.as_ref()),
+                };
+                (uid.to_owned(), mark)
+            })
+        })
+        .collect()
+}
+
+fn owned(
+    entry: &ManagedFieldsEntry,
+    labels: Option<&BTreeMap<String, String>>,
+) -> BTreeMap<String, String> {
+    let fields = entry.fields_v1.as_ref();
+    let fields = fields.and_then(|fields| fields.0["f:metadata"]["f:labels"].as_object());
+    let Some((fields, labels)) = fields.zip(labels) else {
+        return BTreeMap::new();
+    };
+    let keys = fields.keys().filter_map(|key| key.strip_prefix("f:"));
+    keys.filter(|key| *key != ROLE_LABELLED)
+        .filter_map(|key| Some((key.to_owned(), labels.get(key)?.clone())))
+        .collect()
+}
+
+/// Which pods have to be labelled how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    key: String,
+    leader: Option<(String, String)>,
+    /// Names, uids and values.
+    pods: BTreeMap<String, (String, String)>,
+}
+
+impl Roles {
+    /// The roles of these pods. The leader's pod is the leader's also if other candidates run in it.
+    pub fn new<'p>(
+        projection: &PodLabelsProjection,
+        leader: Option<&PodFacts>,
+        candidates: impl Iterator<Item = &'p PodFacts>,
+    ) -> Self {
+        let with = |pod: &PodFacts, value: &str| {
+            let named = pod.name.clone();
+            (named, (pod.uid.clone(), value.to_owned()))
+        };
+        let mut pods: BTreeMap<_, _> = candidates
+            .map(|pod| with(pod, &projection.other_value))
+            .collect();
+        pods.extend(leader.map(|pod| with(pod, &projection.leader_value)));
+        Self {
+            key: projection.key.clone(),
+            leader: leader.map(|pod| (pod.name.clone(), pod.uid.clone())),
+            pods,
+        }
+    }
+
+    fn is_leader(&self, pod: &str, uid: &str) -> bool {
+        let leader = self.leader.as_ref();
+        leader.is_some_and(|(name, leader)| name == pod && leader == uid)
+    }
+
+    /// The labels that a pod has to have.
+    fn labels(&self, pod: &str, uid: &str) -> BTreeMap<String, String> {
+        let role = self.pods.get(pod).filter(|(wanted, _)| wanted == uid);
+        role.map(|(_, value)| (self.key.clone(), value.clone()))
+            .into_iter()
+            .collect()
+    }
+}
+
+/// A change of the labels of one pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The pod.
+    pub pod: String,
+    /// Its uid.
+    pub pod_uid: String,
+    /// All labels that the election has on it afterwards; empty takes everything back.
+    pub labels: BTreeMap<String, String>,
+    /// It must be carried out only if every change before it in the list was.
+    pub only_after_all: bool,
+}
+
+/// The changes from what the election has set to what it should have, in the order in which they have
+/// to be carried out: whatever may be the leader's label is taken away first, then the leader's pod
+/// gets it, then other pods are labelled.
+pub fn changes(roles: &Roles, marks: &BTreeMap<String, Mark>) -> Vec<Change> {
+    let change = |pod: &str, uid: &str| Change {
+        pod: pod.to_owned(),
+        pod_uid: uid.to_owned(),
+        labels: roles.labels(pod, uid),
+        only_after_all: false,
+    };
+    let mut changes: Vec<Change> = marks
+        .iter()
+        .filter(|(pod, mark)| !roles.is_leader(pod, &mark.pod_uid))
+        .map(|(pod, mark)| (change(pod, &mark.pod_uid), mark))
+        // A mark without labels is still one: somebody took the label away, but not the rest.
+        .filter(|(change, mark)| change.labels != mark.labels || change.labels.is_empty())
+        .map(|(change, _)| change)
+        .collect();
+    let has = |pod: &str, uid: &str| {
+        let mark = marks.get(pod).filter(|mark| mark.pod_uid == uid);
+        mark.map(|mark| &mark.labels)
+    };
+    if let Some((pod, uid)) = &roles.leader {
+        let mut leader = change(pod, uid);
+        leader.only_after_all = true;
+        if has(pod, uid) != Some(&leader.labels) {
+            changes.push(leader);
+        }
+    }
+    for (pod, (uid, _)) in &roles.pods {
+        if !roles.is_leader(pod, uid) && has(pod, uid).is_none() {
+            changes.push(change(pod, uid));
+        }
+    }
+    changes
+}
+
+/// The object to apply to a pod that is of this version now, under [`role_manager`] and without force.
+pub fn patch(election: (&str, &str), pod: &ObjectMeta, labels: &BTreeMap<String, String>) -> Value {
+    let (uid, name) = election;
+    let mut metadata = json!({
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "resourceVersion": pod.resource_version,
+    });
+    if !labels.is_empty() {
+        let mut labels = labels.clone();
+        labels.insert(ROLE_LABELLED.to_owned(), "true".to_owned());
+        metadata["labels"] = json!(labels);
+        metadata["annotations"] = json!({ format!("{LABELLED_BY}{uid}"): name });
+    }
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
+}

@@ -1,0 +1,98 @@
+//! The Lease that the leader appears to hold.
+
+use bellwether_api::election::LeaseProjection;
+use bellwether_api::labels::FENCING_TOKEN;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+
+use super::{Step, Subject};
+
+/// The name of an election's Lease.
+pub fn lease_name<'a>(subject: &'a Subject, projection: &'a LeaseProjection) -> &'a str {
+    projection.name.as_deref().unwrap_or(subject.name())
+}
+
+/// What has to be done about the Lease that exists under the name of the election's.
+///
+/// While the mirror is blind it is left alone, so that it expires. It is renewed when a third of its
+/// duration has passed, and with every other change.
+pub fn lease(
+    subject: &Subject,
+    projection: &LeaseProjection,
+    live: Option<&Lease>,
+    now: Timestamp,
+) -> Step<Lease> {
+    if live.is_some_and(|live| !subject.owns(&live.metadata)) {
+        return Step::Taken;
+    }
+    if subject.is_stale() {
+        return Step::Nothing;
+    }
+    let old = live.and_then(|live| live.spec.as_ref());
+    let spec = LeaseSpec {
+        lease_duration_seconds: Some(projection.lease_duration_seconds),
+        lease_transitions: Some(subject.status.leader_transitions),
+        renew_time: old.and_then(|old| old.renew_time.clone()),
+        ..match subject.leader() {
+            Some(leader) => LeaseSpec {
+                holder_identity: Some(leader.identity.clone()),
+                acquire_time: leader.acquire_time.clone(),
+                ..LeaseSpec::default()
+            },
+            // An empty holder is how a Lease says that nobody holds it.
+            None => LeaseSpec {
+                holder_identity: Some(String::new()),
+                ..LeaseSpec::default()
+            },
+        }
+    };
+    let name = lease_name(subject, projection).to_owned();
+    let mut metadata = subject.meta(name, live.map(|live| &live.metadata));
+    let annotations = metadata.annotations.get_or_insert_default();
+    match subject
+        .leader()
+        .and_then(|leader| leader.fencing_token.clone())
+    {
+        Some(token) => annotations.insert(FENCING_TOKEN.to_owned(), token),
+        None => annotations.remove(FENCING_TOKEN),
+    };
+    if annotations.is_empty() {
+        metadata.annotations = None;
+    }
+    let mut wanted = Lease {
+        metadata,
+        spec: Some(spec),
+    };
+    let due = subject.leader().is_some()
+        && live.is_none_or(|live| renewal(live, projection).is_none_or(|at| at <= now));
+    let renewed = wanted
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.renew_time.as_ref());
+    // A clock that was ahead must not keep the Lease from expiring.
+    let ahead = renewed.is_some_and(|renewed| renewed.0 > now);
+    if (due || ahead || live != Some(&wanted))
+        && let Some(spec) = &mut wanted.spec
+    {
+        spec.renew_time = Some(MicroTime(now));
+    }
+    Step::towards(live, wanted)
+}
+
+/// When the Lease has to be renewed if nothing else changes; never while nobody leads or the mirror
+/// is blind.
+pub fn lease_renewal(
+    subject: &Subject,
+    projection: &LeaseProjection,
+    live: &Lease,
+) -> Option<Timestamp> {
+    subject.leader().filter(|_| !subject.is_stale())?;
+    renewal(live, projection)
+}
+
+fn renewal(live: &Lease, projection: &LeaseProjection) -> Option<Timestamp> {
+    let renewed = live.spec.as_ref()?.renew_time.as_ref()?;
+    let period = SignedDuration::from_secs(projection.lease_duration_seconds.into()) / 3;
+    renewed.0.checked_add(period).ok()
+}

@@ -1,0 +1,300 @@
+//! Which pod a candidate runs in.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use bellwether_api::election::PodBinding;
+use k8s_openapi::api::core::v1::Pod;
+use regex::Regex;
+
+use crate::dialect::compile;
+
+/// What has to be known about a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFacts {
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// Its IP addresses, the primary one first.
+    pub ips: Vec<IpAddr>,
+    /// Its hostname, which is its name unless its spec says otherwise.
+    pub hostname: String,
+    /// Its subdomain: the name of the headless Service that it has a DNS name of.
+    pub subdomain: Option<String>,
+    /// Its node.
+    pub node: Option<String>,
+    /// Whether it is ready.
+    pub ready: bool,
+    /// Whether it is being deleted.
+    pub terminating: bool,
+}
+
+impl PodFacts {
+    /// The facts about a pod; `None` if it has come to its end, since its addresses may belong to
+    /// another one then.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref());
+        if matches!(phase, Some("Succeeded" | "Failed")) {
+            return None;
+        }
+        let name = pod.metadata.name.clone()?;
+        let spec = pod.spec.as_ref();
+        let several = status.and_then(|status| status.pod_ips.as_ref());
+        let one = status.and_then(|status| status.pod_ip.as_deref());
+        let ips = match several {
+            Some(ips) => ips.iter().filter_map(|ip| ip.ip.parse().ok()).collect(),
+            None => one.and_then(|ip| ip.parse().ok()).into_iter().collect(),
+        };
+        let ready = status
+            .and_then(|status| status.conditions.as_ref())
+            .into_iter()
+            .flatten()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+        Some(Self {
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            ips,
+            hostname: spec
+                .and_then(|spec| spec.hostname.clone())
+                .unwrap_or_else(|| name.clone()),
+            subdomain: spec.and_then(|spec| spec.subdomain.clone()),
+            node: spec.and_then(|spec| spec.node_name.clone()),
+            ready,
+            terminating: pod.metadata.deletion_timestamp.is_some(),
+            name,
+        })
+    }
+}
+
+/// The pods that candidates may be bound to: all of one namespace, or those that a selector allows.
+#[derive(Clone, Debug, Default)]
+pub struct Pods {
+    namespace: String,
+    pods: BTreeMap<String, PodFacts>,
+    by_ip: HashMap<IpAddr, BTreeSet<String>>,
+    by_host: HashMap<String, BTreeSet<String>>,
+}
+
+impl Pods {
+    /// No pods yet, of this namespace.
+    pub fn new(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    /// A pod is there. Whether that is news.
+    pub fn insert(&mut self, facts: PodFacts) -> bool {
+        if self.pods.get(&facts.name) == Some(&facts) {
+            return false;
+        }
+        self.remove(&facts.name.clone());
+        for ip in &facts.ips {
+            self.by_ip
+                .entry(*ip)
+                .or_default()
+                .insert(facts.name.clone());
+        }
+        let hosts = self.by_host.entry(facts.hostname.clone()).or_default();
+        hosts.insert(facts.name.clone());
+        self.pods.insert(facts.name.clone(), facts);
+        true
+    }
+
+    /// A pod is not there any more. Whether that is news.
+    pub fn remove(&mut self, name: &str) -> bool {
+        let Some(facts) = self.pods.remove(name) else {
+            return false;
+        };
+        for ip in &facts.ips {
+            take_out(&mut self.by_ip, ip, name);
+        }
+        take_out(&mut self.by_host, &facts.hostname, name);
+        true
+    }
+
+    /// Keeps only the pods of these names. Whether any went.
+    pub fn retain(&mut self, listed: &BTreeSet<String>) -> bool {
+        let gone: Vec<String> = self
+            .pods
+            .keys()
+            .filter(|name| !listed.contains(*name))
+            .cloned()
+            .collect();
+        for name in &gone {
+            self.remove(name);
+        }
+        !gone.is_empty()
+    }
+
+    /// The pod of this name.
+    pub fn get(&self, name: &str) -> Option<&PodFacts> {
+        self.pods.get(name)
+    }
+
+    fn with_ip(&self, ip: IpAddr) -> BTreeSet<&str> {
+        let names = self.by_ip.get(&ip).into_iter().flatten();
+        names.map(String::as_str).collect()
+    }
+
+    /// The pods that have this name in DNS, whole or as far as it is told.
+    fn with_host(&self, host: &str) -> BTreeSet<&str> {
+        let (first, rest) = host.split_once('.').unwrap_or((host, ""));
+        let names = self.by_host.get(first).into_iter().flatten();
+        let facts = names.filter_map(|name| self.pods.get(name));
+        facts
+            .filter(|pod| rest.is_empty() || self.is_in_domain(pod, rest))
+            .map(|pod| pod.name.as_str())
+            .collect()
+    }
+
+    /// Whether a pod is in `SUBDOMAIN`, `SUBDOMAIN.NAMESPACE` or `SUBDOMAIN.NAMESPACE.svc` with
+    /// whatever the cluster's domain is.
+    fn is_in_domain(&self, pod: &PodFacts, domain: &str) -> bool {
+        let mut parts = domain.splitn(4, '.');
+        parts.next() == pod.subdomain.as_deref()
+            && parts.next().is_none_or(|part| part == self.namespace)
+            && parts.next().is_none_or(|part| part == "svc")
+    }
+}
+
+fn take_out<K: std::hash::Hash + Eq>(
+    index: &mut HashMap<K, BTreeSet<String>>,
+    key: &K,
+    name: &str,
+) {
+    if let Some(names) = index.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+/// A candidate whose pod is looked for: all that tells where it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claimant<'a> {
+    /// Its identity.
+    pub identity: &'a str,
+    /// The address that its data tells beside the identity.
+    pub address: Option<&'a str>,
+    /// Where the connection of its session comes from, if that is known.
+    pub connection: Option<IpAddr>,
+}
+
+/// The pod of a candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// It runs in the pod of this name.
+    Pod(String),
+    /// No pod fits.
+    NotFound,
+    /// These pods fit, so none is taken.
+    Ambiguous(Vec<String>),
+}
+
+/// Finds pods of candidates, as a spec wants it.
+#[derive(Clone, Debug, Default)]
+pub struct Binder {
+    pattern: Option<Regex>,
+}
+
+impl Binder {
+    /// A binder for this spec.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says why the pattern cannot be used.
+    pub fn new(binding: Option<&PodBinding>) -> Result<Self, String> {
+        let Some(text) = binding.and_then(|binding| binding.identity_pattern.as_deref()) else {
+            return Ok(Self::default());
+        };
+        let pattern = compile(text)
+            .map_err(|why| format!("spec.podBinding.identityPattern cannot be used: {why}."))?;
+        let named = |group| pattern.capture_names().any(|name| name == Some(group));
+        if !named("pod") && !named("ip") {
+            let what = "spec.podBinding.identityPattern has no group named pod or ip.";
+            return Err(what.to_owned());
+        }
+        Ok(Self {
+            pattern: Some(pattern),
+        })
+    }
+
+    /// The pod that a candidate runs in.
+    pub fn bind(&self, claimant: &Claimant<'_>, pods: &Pods) -> Binding {
+        let found = match &self.pattern {
+            Some(pattern) => by_pattern(pattern, claimant.identity, pods),
+            None => by_itself(claimant, pods),
+        };
+        let found = match claimant.connection {
+            Some(ip) if found.is_empty() => pods.with_ip(ip),
+            _ => found,
+        };
+        let mut names: Vec<String> = found.into_iter().map(str::to_owned).collect();
+        match names.len() {
+            0 => Binding::NotFound,
+            1 => Binding::Pod(names.swap_remove(0)),
+            _ => Binding::Ambiguous(names),
+        }
+    }
+}
+
+fn by_pattern<'p>(pattern: &Regex, identity: &str, pods: &'p Pods) -> BTreeSet<&'p str> {
+    let Some(found) = pattern.captures(identity) else {
+        return BTreeSet::new();
+    };
+    let named = found.name("pod").and_then(|name| pods.get(name.as_str()));
+    let mut fitting: BTreeSet<&str> = named.map(|pod| pod.name.as_str()).into_iter().collect();
+    let ip = found.name("ip").and_then(|ip| ip.as_str().parse().ok());
+    if let Some(ip) = ip {
+        fitting.extend(pods.with_ip(ip));
+    }
+    fitting
+}
+
+fn by_itself<'p>(claimant: &Claimant<'_>, pods: &'p Pods) -> BTreeSet<&'p str> {
+    if let Some(pod) = pods.get(claimant.identity) {
+        return BTreeSet::from([pod.name.as_str()]);
+    }
+    let texts = [Some(claimant.identity), claimant.address];
+    for text in texts.into_iter().flatten() {
+        let ips: BTreeSet<&str> = ips(text).flat_map(|ip| pods.with_ip(ip)).collect();
+        if !ips.is_empty() {
+            return ips;
+        }
+        let hosts: BTreeSet<&str> = words(text)
+            .flat_map(|word| pods.with_host(&word.to_ascii_lowercase()))
+            .collect();
+        if !hosts.is_empty() {
+            return hosts;
+        }
+    }
+    BTreeSet::new()
+}
+
+/// The IP addresses in a text: the whole of it, words of it, and what stands in brackets.
+fn ips(text: &str) -> impl Iterator<Item = IpAddr> + '_ {
+    let whole = text.parse::<IpAddr>().ok();
+    let socket = text.parse::<SocketAddr>().ok().map(|socket| socket.ip());
+    let bracketed = text
+        .split('[')
+        .skip(1)
+        .filter_map(|rest| rest.split(']').next())
+        .filter_map(|inner| inner.parse::<Ipv6Addr>().ok().map(IpAddr::from));
+    let plain = words(text).filter_map(|word| word.parse().ok());
+    whole
+        .into_iter()
+        .chain(socket)
+        .chain(bracketed)
+        .chain(plain)
+}
+
+/// The words of a text that may be host names or IPv4 addresses.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '-')
+        .map(|word| word.trim_end_matches('.'))
+        .filter(|word| !word.is_empty())
+}

@@ -1,0 +1,125 @@
+//! What the status says about projections.
+
+use bellwether_api::conditions::{ConditionStatus, NewCondition};
+use bellwether_api::election::{ConditionType, Reason};
+
+use super::{Binding, Subject};
+use crate::decode::presentable;
+use crate::words::condition;
+
+/// How many names or failures a sentence lists at most.
+const MAX_LISTED: usize = 5;
+
+/// What became of the projections of an election.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Projection {
+    /// The node of the leader that this is about.
+    pub node: Option<String>,
+    /// The leader's pod, if it is known.
+    pub pod: Option<String>,
+    /// `LeaderBound` and `Projected`.
+    pub conditions: Vec<NewCondition>,
+}
+
+/// Why a projection is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason for the condition `Projected`.
+    pub reason: Reason,
+    /// A sentence that says what is the case.
+    pub what: String,
+}
+
+/// What the status has to say.
+///
+/// `binding` is the pod of the leader, if there is a leader and a projection needs its pod; its error
+/// is why pods cannot be told. `failures` are what could not be done.
+pub fn report(
+    subject: &Subject,
+    binding: Option<&Result<Binding, Failure>>,
+    failures: &[Failure],
+) -> Projection {
+    let mut projection = Projection {
+        node: subject.leader().map(|leader| leader.node.clone()),
+        ..Projection::default()
+    };
+    if let Some(Ok(Binding::Pod(pod))) = binding {
+        projection.pod = Some(pod.clone());
+    }
+    let wanted = subject.spec().projections.as_ref();
+    if wanted.is_some_and(|wanted| wanted.need_pods()) {
+        projection.conditions.push(bound(subject, binding));
+    }
+    if wanted.is_some() {
+        // Projections that need pods cannot be as they should be without knowing them.
+        let unknown = binding.and_then(|binding| binding.as_ref().err());
+        let failures: Vec<_> = failures.iter().chain(unknown).collect();
+        projection.conditions.push(projected(subject, &failures));
+    }
+    projection
+}
+
+fn bound(subject: &Subject, binding: Option<&Result<Binding, Failure>>) -> NewCondition {
+    let say =
+        |status, reason, what: &str| condition(ConditionType::LeaderBound, status, reason, what);
+    if let Some(Err(Failure { reason, what })) = binding {
+        return say(ConditionStatus::Unknown, *reason, what);
+    }
+    let Some(leader) = subject.leader() else {
+        return say(
+            ConditionStatus::False,
+            Reason::NoLeader,
+            "There is no leader that could have a pod.",
+        );
+    };
+    if subject.is_stale() {
+        let what = "Whether the last known leader still leads cannot be seen.";
+        return say(ConditionStatus::Unknown, Reason::NotObserved, what);
+    }
+    let identity = &leader.identity;
+    let namespace = subject.namespace();
+    match binding {
+        Some(Ok(Binding::Pod(pod))) => say(
+            ConditionStatus::True,
+            Reason::Bound,
+            &format!("{identity} runs in the pod {pod}."),
+        ),
+        Some(Ok(Binding::Ambiguous(pods))) => {
+            let listed: Vec<_> = pods
+                .iter()
+                .take(MAX_LISTED)
+                .map(|pod| presentable(pod))
+                .collect();
+            let what = format!(
+                "{identity} fits {} pods of {namespace}: {}.",
+                pods.len(),
+                listed.join(", ")
+            );
+            say(ConditionStatus::False, Reason::PodAmbiguous, &what)
+        }
+        _ => say(
+            ConditionStatus::False,
+            Reason::PodNotFound,
+            &format!("{identity} fits no pod of {namespace}."),
+        ),
+    }
+}
+
+fn projected(subject: &Subject, failures: &[&Failure]) -> NewCondition {
+    let say =
+        |status, reason, what: &str| condition(ConditionType::Projected, status, reason, what);
+    if let Some(first) = failures.first() {
+        let sentences: Vec<_> = failures
+            .iter()
+            .take(MAX_LISTED)
+            .map(|failure| failure.what.as_str())
+            .collect();
+        return say(ConditionStatus::False, first.reason, &sentences.join(" "));
+    }
+    if subject.is_stale() {
+        let what = "The mirror cannot see who leads: a Lease is not renewed, and labels stay.";
+        return say(ConditionStatus::Unknown, Reason::NotObserved, what);
+    }
+    let what = "Every projection says what the status says.";
+    say(ConditionStatus::True, Reason::UpToDate, what)
+}

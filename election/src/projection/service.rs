@@ -1,0 +1,164 @@
+//! The Service that reaches the leader, and its EndpointSlice.
+
+use std::net::IpAddr;
+
+use bellwether_api::election::{OnStale, ProjectedPort, ServiceProjection};
+use bellwether_api::labels::SLICE_MANAGED_BY_VALUE;
+use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort, ServiceSpec};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+
+use super::{PodFacts, Step, Subject};
+
+/// The label that says which Service a slice belongs to.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+/// The label that keeps other controllers away from a slice.
+const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+
+/// The name of an election's Service.
+pub fn service_name<'a>(subject: &'a Subject, projection: &'a ServiceProjection) -> &'a str {
+    projection.name.as_deref().unwrap_or(subject.name())
+}
+
+/// The name of the EndpointSlice of a Service.
+pub fn slice_name(subject: &Subject, projection: &ServiceProjection) -> String {
+    format!("{}-leader", service_name(subject, projection))
+}
+
+/// What has to be done about the Service that exists under the name of the election's.
+pub fn service(
+    subject: &Subject,
+    projection: &ServiceProjection,
+    live: Option<&Service>,
+) -> Step<Service> {
+    if live.is_some_and(|live| !subject.owns(&live.metadata)) {
+        return Step::Taken;
+    }
+    let name = service_name(subject, projection).to_owned();
+    let mut wanted = live.cloned().unwrap_or_default();
+    wanted.metadata = subject.meta(name, live.map(|live| &live.metadata));
+    let spec = wanted.spec.get_or_insert_with(ServiceSpec::default);
+    // With a selector Kubernetes would add addresses of its own.
+    spec.selector = None;
+    let ports: Vec<_> = projection.ports.iter().map(service_port).collect();
+    let told = |port: &ServicePort| {
+        let target = port.target_port.clone();
+        let name = port.name.clone();
+        (name, port.port, target, port.protocol.clone())
+    };
+    let old = spec.ports.as_deref().unwrap_or_default();
+    if !old.iter().map(told).eq(ports.iter().map(told)) {
+        spec.ports = Some(ports);
+    }
+    Step::towards(live, wanted)
+}
+
+fn service_port(port: &ProjectedPort) -> ServicePort {
+    ServicePort {
+        name: Some(port.name.clone()),
+        port: port.port,
+        target_port: Some(IntOrString::Int(target(port))),
+        protocol: Some("TCP".to_owned()),
+        ..ServicePort::default()
+    }
+}
+
+fn target(port: &ProjectedPort) -> i32 {
+    port.target_port.unwrap_or(port.port)
+}
+
+/// Whose slice it is.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceOf<'a> {
+    /// The Service as it exists, which belongs to the election.
+    pub service: &'a Service,
+    /// The leader's pod, if it is known.
+    pub pod: Option<&'a PodFacts>,
+}
+
+/// What has to be done about the slice that exists under the name of the election's.
+///
+/// It never has more than one address, and none if the leader's pod is not known. While the mirror is
+/// blind an address stays only for as long as the very pod that it was given for is there.
+pub fn slice(
+    subject: &Subject,
+    projection: &ServiceProjection,
+    of: SliceOf<'_>,
+    live: Option<&EndpointSlice>,
+) -> Step<EndpointSlice> {
+    if live.is_some_and(|live| !subject.owns(&live.metadata)) {
+        return Step::Taken;
+    }
+    let families = of
+        .service
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.ip_families.as_ref());
+    let is_v6 = families
+        .and_then(|families| families.first())
+        .is_some_and(|f| f == "IPv6");
+    let address_type = if is_v6 { "IPv6" } else { "IPv4" };
+    if live.is_some_and(|live| live.address_type != address_type) {
+        return Step::Delete;
+    }
+    let kept = live.and_then(pod_uid);
+    let pod = of.pod.filter(|pod| {
+        !subject.is_stale()
+            || (projection.on_stale == OnStale::Keep && kept == Some(pod.uid.as_str()))
+    });
+    let address = |pod: &PodFacts| pod.ips.iter().find(|ip| ip.is_ipv6() == is_v6).copied();
+    let endpoint = pod.and_then(|pod| Some(endpoint(subject, pod, address(pod)?)));
+    let meta = subject.meta(
+        slice_name(subject, projection),
+        live.map(|live| &live.metadata),
+    );
+    let mut wanted = EndpointSlice {
+        metadata: meta,
+        address_type: address_type.to_owned(),
+        endpoints: endpoint.into_iter().collect(),
+        ports: Some(projection.ports.iter().map(endpoint_port).collect()),
+    };
+    let labels = wanted.metadata.labels.get_or_insert_default();
+    for (key, value) in [
+        (SERVICE_NAME, service_name(subject, projection)),
+        (SLICE_MANAGED_BY, SLICE_MANAGED_BY_VALUE),
+    ] {
+        labels.insert(key.to_owned(), value.to_owned());
+    }
+    Step::towards(live, wanted)
+}
+
+/// The pod that the address in a slice was given for.
+fn pod_uid(slice: &EndpointSlice) -> Option<&str> {
+    let target = slice.endpoints.first()?.target_ref.as_ref()?;
+    target.uid.as_deref()
+}
+
+fn endpoint(subject: &Subject, pod: &PodFacts, address: IpAddr) -> Endpoint {
+    Endpoint {
+        addresses: vec![address.to_string()],
+        conditions: Some(EndpointConditions {
+            ready: Some(pod.ready && !pod.terminating),
+            serving: Some(pod.ready),
+            terminating: Some(pod.terminating),
+        }),
+        node_name: pod.node.clone(),
+        target_ref: Some(ObjectReference {
+            kind: Some("Pod".to_owned()),
+            name: Some(pod.name.clone()),
+            namespace: Some(subject.namespace().to_owned()),
+            uid: Some(pod.uid.clone()),
+            ..ObjectReference::default()
+        }),
+        ..Endpoint::default()
+    }
+}
+
+fn endpoint_port(port: &ProjectedPort) -> EndpointPort {
+    EndpointPort {
+        name: Some(port.name.clone()),
+        port: Some(target(port)),
+        protocol: Some("TCP".to_owned()),
+        ..EndpointPort::default()
+    }
+}

@@ -1,0 +1,558 @@
+//! Keeps Leases, Services and labels of pods as elections say.
+//!
+//! One task knows the statuses, the pods and what exists, and starts one [`job`] at a time for each
+//! election for which something may have to be done. Nothing is done without the operator's lease, and
+//! the watches begin when it is held: what they list then is newer than anything that another holder
+//! wrote.
+
+mod feed;
+mod job;
+mod roster;
+mod traces;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether_api::LeaderElection;
+use bellwether_api::election::{LeaderElectionStatus, Reason};
+use bellwether_election::projection::{
+    Binder, Cast, Failure, Projection, Subject, cast, lease_renewal, report,
+};
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
+use kube::{Client, ResourceExt};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tracing::{info, warn};
+
+use self::feed::Fact;
+use self::job::{Done, Job, Objects, Tools};
+use self::roster::{RosterKey, Rosters};
+use self::traces::Traces;
+use super::metrics::Metrics;
+use super::registry::Task;
+use super::writer::{Note, Projected, View, key_of};
+use super::{Key, Scope};
+
+/// How many elections may be worked on at the same time.
+const CONCURRENT_JOBS: usize = 16;
+
+/// How many facts may wait.
+const FACTS: usize = 256;
+
+/// How long to wait after a failure, times the number of failures in a row, up to a limit.
+const FAILURE_PAUSE: Duration = Duration::from_secs(2);
+const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
+
+/// How long changes of pods are gathered. A change of the leader does not wait.
+const GATHER: Duration = Duration::from_millis(50);
+
+/// How often labels of elections that do not exist are looked for.
+const SWEEP: Duration = Duration::from_secs(30);
+
+/// What is known about one election.
+struct Entry {
+    object: Arc<LeaderElection>,
+    status: Option<Arc<LeaderElectionStatus>>,
+    binder: Result<Binder, String>,
+    roster: Option<Result<RosterKey, String>>,
+    objects: Objects,
+    /// What was told to the writer, and for which generation.
+    told: Option<(Option<i64>, Projection)>,
+    /// When the first event came that is not carried out yet.
+    noticed: Option<Instant>,
+    failures: u32,
+    due: Option<Instant>,
+    running: bool,
+    /// Something changed while a job was running.
+    again: bool,
+    /// An object went while a job was running, so what the job knows of it may be outdated.
+    reread: bool,
+}
+
+/// The end of a job.
+enum End {
+    Election {
+        key: Key,
+        uid: String,
+        /// What the job was about; `None` if nothing is to be told.
+        about: Option<Box<(Subject, Option<Result<Cast, Failure>>)>>,
+        done: Box<Done>,
+    },
+    Release {
+        namespace: String,
+        uid: String,
+        done: Box<Done>,
+    },
+}
+
+/// The projector.
+pub(super) struct Projector {
+    tools: Tools,
+    scope: Scope,
+    notes: mpsc::Sender<Note>,
+    facts: mpsc::Sender<Fact>,
+    facts_inbox: mpsc::Receiver<Fact>,
+    entries: HashMap<Key, Entry>,
+    by_uid: HashMap<String, Key>,
+    rosters: Rosters,
+    traces: Traces,
+    /// The watches of what exists; none before the lease is held.
+    watches: Vec<Task>,
+    agenda: BTreeSet<(Instant, Key)>,
+    jobs: FuturesUnordered<BoxFuture<'static, End>>,
+}
+
+impl Projector {
+    pub(super) fn new(
+        client: Client,
+        scope: Scope,
+        lease: watch::Receiver<bool>,
+        notes: mpsc::Sender<Note>,
+        metrics: Metrics,
+    ) -> Self {
+        let (facts, facts_inbox) = mpsc::channel(FACTS);
+        Self {
+            tools: Tools {
+                client,
+                lease,
+                metrics,
+            },
+            scope,
+            notes,
+            facts,
+            facts_inbox,
+            entries: HashMap::new(),
+            by_uid: HashMap::new(),
+            rosters: Rosters::default(),
+            traces: Traces::default(),
+            watches: Vec::new(),
+            agenda: BTreeSet::new(),
+            jobs: FuturesUnordered::new(),
+        }
+    }
+
+    /// Works until nobody can tell anything any more.
+    pub(super) async fn run(mut self, mut views: mpsc::UnboundedReceiver<View>) {
+        let mut lease = self.tools.lease.clone();
+        let mut lease_watched = true;
+        let mut sweep = interval(SWEEP);
+        sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            self.begin();
+            let due = self.next_due();
+            tokio::select! {
+                view = views.recv() => match view {
+                    Some(view) => self.take(view),
+                    None => return,
+                },
+                Some(fact) = self.facts_inbox.recv() => self.learn(fact),
+                Some(end) = self.jobs.next() => self.finish(end).await,
+                changed = lease.changed(), if lease_watched => lease_watched = changed.is_ok(),
+                _ = sweep.tick() => self.sweep(),
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+            self.start_due();
+        }
+    }
+
+    fn holds_lease(&self) -> bool {
+        *self.tools.lease.borrow()
+    }
+
+    /// Starts the watches as soon as the lease is held.
+    fn begin(&mut self) {
+        if self.watches.is_empty() && self.holds_lease() {
+            self.watches = feed::projected(&self.tools.client, &self.scope, &self.facts);
+            self.rosters.begin(&self.tools.client, &self.facts);
+        }
+    }
+
+    /// The earliest time at which something may be done, if anything may.
+    fn next_due(&self) -> Option<Instant> {
+        if !self.holds_lease() || self.jobs.len() >= CONCURRENT_JOBS {
+            return None;
+        }
+        self.agenda.first().map(|(due, _)| *due)
+    }
+
+    fn take(&mut self, view: View) {
+        match view {
+            View::Election {
+                object,
+                status,
+                noticed,
+            } => {
+                let key = key_of(&object);
+                let uid = object.uid().unwrap_or_default();
+                if self
+                    .entries
+                    .get(&key)
+                    .is_some_and(|entry| entry.object.uid() != object.uid())
+                {
+                    self.forget(&key);
+                }
+                let entry = match self.entries.get_mut(&key) {
+                    Some(entry) => {
+                        let same = entry.status == status && entry.object.spec == object.spec;
+                        let respecified = entry.object.spec != object.spec;
+                        entry.object = object;
+                        entry.status = status;
+                        if same {
+                            return;
+                        }
+                        if respecified {
+                            entry.respecify();
+                        }
+                        entry
+                    }
+                    None => {
+                        self.by_uid.insert(uid, key.clone());
+                        let entry = Entry::new(object, status);
+                        self.entries.entry(key.clone()).or_insert(entry)
+                    }
+                };
+                entry.noticed = entry.noticed.or(noticed);
+                let roster = match &entry.roster {
+                    Some(Ok(roster)) => Some(roster),
+                    _ => None,
+                };
+                self.rosters
+                    .assign(&key, roster, &self.tools.client, &self.facts);
+                self.schedule(&key, Instant::now());
+            }
+            View::Gone(key) => {
+                self.forget(&key);
+                self.sweep();
+            }
+        }
+    }
+
+    fn forget(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.by_uid.remove(&entry.object.uid().unwrap_or_default());
+            if let Some(due) = entry.due {
+                self.agenda.remove(&(due, key.clone()));
+            }
+            self.rosters
+                .assign(key, None, &self.tools.client, &self.facts);
+        }
+    }
+
+    fn learn(&mut self, fact: Fact) {
+        let now = Instant::now();
+        let (changed, at) = match fact {
+            Fact::Pod(roster, news) => (self.rosters.learn(roster, news), now + GATHER),
+            Fact::Labelled(news) => {
+                let changed = self.traces.learn_labelled(news);
+                (self.keys(changed), now)
+            }
+            Fact::Owned(kind, news) => {
+                let changed = self.traces.learn_owned(kind, news);
+                let (gone, changed): (Vec<_>, Vec<_>) =
+                    changed.into_iter().partition(|(_, gone)| *gone);
+                let gone = self.keys(gone.into_iter().map(|(uid, _)| uid));
+                for key in &gone {
+                    if let Some(entry) = self.entries.get_mut(key) {
+                        entry.objects = Objects::default();
+                        entry.reread = entry.running;
+                    }
+                }
+                let mut changed = self.keys(changed.into_iter().map(|(uid, _)| uid));
+                changed.extend(gone);
+                (changed, now)
+            }
+        };
+        for key in changed {
+            self.schedule(&key, at);
+        }
+    }
+
+    fn keys(&self, uids: impl IntoIterator<Item = String>) -> Vec<Key> {
+        let keys = uids.into_iter().filter_map(|uid| self.by_uid.get(&uid));
+        keys.cloned().collect()
+    }
+
+    /// Has an election looked at, at this time or sooner.
+    fn schedule(&mut self, key: &Key, at: Instant) {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        if entry.running {
+            entry.again = true;
+            return;
+        }
+        if entry.due.is_some_and(|due| due <= at) {
+            return;
+        }
+        if let Some(due) = entry.due.replace(at) {
+            self.agenda.remove(&(due, key.clone()));
+        }
+        self.agenda.insert((at, key.clone()));
+    }
+
+    fn start_due(&mut self) {
+        let now = Instant::now();
+        while self.next_due().is_some_and(|due| due <= now) {
+            if let Some((_, key)) = self.agenda.pop_first() {
+                self.start(key);
+            }
+        }
+    }
+
+    fn start(&mut self, key: Key) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        entry.due = None;
+        let uid = entry.object.uid().unwrap_or_default();
+        let projections = entry.object.spec.projections.as_ref();
+        // What labels pods carry is not known before they were listed.
+        let labels_known = self.traces.labels_known();
+        let marks = self.traces.marks(&uid);
+        let owned = self.traces.owned(&uid);
+        if projections.is_none() && marks.is_empty() && owned.is_empty() {
+            return;
+        }
+        self.traces.outdate(&uid, &mut entry.objects);
+        let subject = entry.status.clone().map(|status| Subject {
+            object: entry.object.clone(),
+            status,
+        });
+        let needs_pods = projections.is_some_and(|projections| projections.need_pods());
+        let people = match (&subject, needs_pods) {
+            (Some(subject), true) => entry.cast(subject, &self.rosters),
+            _ => None,
+        };
+        // Without knowing the pods nothing is said about them.
+        let complete = !needs_pods || people.is_some();
+        let mut cast = match &people {
+            Some(Ok(cast)) => Some(cast.clone()),
+            _ => None,
+        };
+        if !labels_known && let Some(cast) = &mut cast {
+            cast.roles = None;
+        }
+        let job = Job {
+            object: entry.object.clone(),
+            subject: subject.clone(),
+            cast,
+            marks,
+            owned,
+            objects: entry.objects.clone(),
+        };
+        let about = subject
+            .filter(|_| complete)
+            .map(|subject| Box::new((subject, people)));
+        entry.running = true;
+        entry.again = false;
+        let tools = self.tools.clone();
+        self.jobs.push(Box::pin(async move {
+            let done = Box::new(tools.run(job).await);
+            End::Election {
+                key,
+                uid,
+                about,
+                done,
+            }
+        }));
+    }
+
+    async fn finish(&mut self, end: End) {
+        match end {
+            End::Release {
+                namespace,
+                uid,
+                done,
+            } => {
+                self.traces.released(&uid);
+                self.learn_done(&namespace, *done);
+            }
+            End::Election {
+                key,
+                uid,
+                about,
+                mut done,
+            } => {
+                let objects = std::mem::take(&mut done.objects);
+                let failures = std::mem::take(&mut done.failures);
+                let writes = done.writes;
+                self.learn_done(&key.namespace, *done);
+                let entry = self.entries.get_mut(&key);
+                let Some(entry) = entry.filter(|entry| entry.object.uid().as_deref() == Some(&uid))
+                else {
+                    return;
+                };
+                entry.running = false;
+                entry.objects = match std::mem::take(&mut entry.reread) {
+                    true => Objects::default(),
+                    false => objects,
+                };
+                let now = Instant::now();
+                let mut next = entry.renewal(now);
+                if failures.is_empty() {
+                    entry.failures = 0;
+                    if let (Some(noticed), true) = (entry.noticed.take(), writes > 0) {
+                        self.tools.metrics.projection_took(noticed.elapsed());
+                    }
+                } else {
+                    entry.failures = entry.failures.saturating_add(1);
+                    let pause = (FAILURE_PAUSE * entry.failures).min(MAX_FAILURE_PAUSE);
+                    next = Some(next.map_or(now + pause, |next| next.min(now + pause)));
+                }
+                if entry.again || self.traces.is_outdated(&uid, &entry.objects) {
+                    next = Some(now);
+                }
+                if let Some(about) = about {
+                    let told = entry.tell(&key, &about, &failures);
+                    if let Some(told) = told {
+                        // Without a writer the whole mirror is about to end.
+                        let _ = self.notes.send(Note::Projected(Box::new(told))).await;
+                    }
+                } else if let Some(first) = failures.first() {
+                    warn!(election = %key, reason = first.reason.as_str(), what = first.what, "leftovers of a projection");
+                }
+                if let Some(next) = next {
+                    self.schedule(&key, next);
+                }
+            }
+        }
+    }
+
+    /// What a job did is known before the watches tell it.
+    fn learn_done(&mut self, namespace: &str, done: Done) {
+        for meta in done.pods {
+            self.traces.labelled(&meta);
+        }
+        for pod in done.gone {
+            self.traces.pod_gone(namespace, &pod);
+        }
+    }
+
+    /// Takes back labels of elections that nobody told of.
+    fn sweep(&mut self) {
+        if !self.holds_lease() {
+            return;
+        }
+        for (namespace, uid, pods) in self.traces.strangers(&self.by_uid) {
+            info!(
+                namespace,
+                uid,
+                pods = pods.len(),
+                "pods are labelled by an unknown election"
+            );
+            let tools = self.tools.clone();
+            self.jobs.push(Box::pin(async move {
+                let done = Box::new(tools.release(&namespace, &uid, pods).await);
+                End::Release {
+                    namespace,
+                    uid,
+                    done,
+                }
+            }));
+        }
+    }
+}
+
+impl Entry {
+    fn new(object: Arc<LeaderElection>, status: Option<Arc<LeaderElectionStatus>>) -> Self {
+        let mut entry = Self {
+            object,
+            status,
+            binder: Ok(Binder::default()),
+            roster: None,
+            objects: Objects::default(),
+            told: None,
+            noticed: None,
+            failures: 0,
+            due: None,
+            running: false,
+            again: false,
+            reread: false,
+        };
+        entry.respecify();
+        entry
+    }
+
+    /// Takes up another spec.
+    fn respecify(&mut self) {
+        let spec = &self.object.spec;
+        self.binder = Binder::new(spec.pod_binding.as_ref());
+        self.roster = spec
+            .projections
+            .as_ref()
+            .filter(|projections| projections.need_pods())
+            .map(|_| {
+                let namespace = self.object.namespace().unwrap_or_default();
+                RosterKey::new(namespace, spec.pod_binding.as_ref())
+            });
+        self.failures = 0;
+    }
+
+    /// Who runs in which pod, or why that cannot be told; `None` if it is not known yet.
+    fn cast(&self, subject: &Subject, rosters: &Rosters) -> Option<Result<Cast, Failure>> {
+        let invalid = |what: &String| Failure {
+            reason: Reason::PatternInvalid,
+            what: what.clone(),
+        };
+        let binder = match &self.binder {
+            Ok(binder) => binder,
+            Err(what) => return Some(Err(invalid(what))),
+        };
+        match self.roster.as_ref()? {
+            Ok(roster) => match rosters.pods(roster)? {
+                Ok(pods) => Some(Ok(cast(subject, binder, pods))),
+                Err(failure) => Some(Err(failure.clone())),
+            },
+            Err(what) => Some(Err(invalid(what))),
+        }
+    }
+
+    /// When the Lease has to be renewed.
+    fn renewal(&self, now: Instant) -> Option<Instant> {
+        let projections = self.object.spec.projections.as_ref()?;
+        let projection = projections.lease.as_ref()?;
+        let subject = Subject {
+            object: self.object.clone(),
+            status: self.status.clone()?,
+        };
+        let at = lease_renewal(&subject, projection, self.objects.lease.get()?)?;
+        let wait = at.duration_since(Timestamp::now());
+        Some(now + Duration::try_from(wait).unwrap_or(Duration::ZERO))
+    }
+
+    /// What the writer has to be told, if it is news.
+    fn tell(
+        &mut self,
+        key: &Key,
+        about: &(Subject, Option<Result<Cast, Failure>>),
+        failures: &[Failure],
+    ) -> Option<Projected> {
+        let (subject, people) = about;
+        let binding = match people {
+            Some(Ok(cast)) => cast.leader.clone().map(Ok),
+            Some(Err(failure)) => Some(Err(failure.clone())),
+            None => None,
+        };
+        let projection = report(subject, binding.as_ref(), failures);
+        let generation = subject.object.metadata.generation;
+        let told = Some((generation, projection));
+        if self.told == told {
+            return None;
+        }
+        self.told = told;
+        let (generation, projection) = self.told.clone()?;
+        Some(Projected {
+            key: key.clone(),
+            uid: subject.uid().to_owned(),
+            generation,
+            projection,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,359 @@
+//! The projector against a stand-in for the API server that keeps objects and lists pods.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Mutex;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use bellwether_api::election::{Leader, LeaderElectionStatus};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::*;
+
+/// How long a test waits for something to happen, and for something not to happen.
+const DEADLINE: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_millis(300);
+
+/// What the API server holds, by path, and the writes that it was asked for.
+#[derive(Default)]
+struct World {
+    objects: BTreeMap<String, Value>,
+    version: u64,
+    writes: Vec<String>,
+}
+
+impl World {
+    fn put(&mut self, path: &str, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let known = self.objects.get(path);
+        let uid = known.map(|known| known["metadata"]["uid"].clone());
+        object["metadata"]["uid"] = uid.unwrap_or_else(|| json!(format!("uid-of-{path}")));
+        self.objects.insert(path.to_owned(), object.clone());
+        object
+    }
+}
+
+type Shared = Arc<Mutex<World>>;
+
+fn refuse(code: u16, reason: &str) -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "reason": reason, "code": code, "message": reason});
+    let code = StatusCode::from_u16(code).unwrap();
+    (code, status.to_string()).into_response()
+}
+
+fn is_single(path: &str) -> bool {
+    // A list in a namespace ends in the name of the kind.
+    !["/leases", "/services", "/endpointslices", "/pods"]
+        .iter()
+        .any(|kind| path.ends_with(kind))
+}
+
+async fn answer(State(world): State<Shared>, method: Method, uri: Uri, body: Bytes) -> Response {
+    let mut world = world.lock().unwrap();
+    let path = uri.path().to_owned();
+    let query = uri.query().unwrap_or_default();
+    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+    if method == Method::GET && !is_single(&path) {
+        if query.contains("watch=") {
+            let nothing = futures::stream::pending::<Result<Bytes, Infallible>>();
+            return Body::from_stream(nothing).into_response();
+        }
+        let pods: Vec<&Value> = world
+            .objects
+            .iter()
+            // All pods have their facts told; none is labelled before the projector does it.
+            .filter(|(at, _)| at.contains("/pods/") && path.ends_with("namespaces/default/pods"))
+            .map(|(_, pod)| pod)
+            .collect();
+        let list = json!({"kind": "List", "apiVersion": "v1",
+            "metadata": {"resourceVersion": "1"}, "items": pods});
+        return list.to_string().into_response();
+    }
+    if method != Method::GET {
+        world.writes.push(format!("{method} {path}"));
+    }
+    let expected = body["metadata"]["resourceVersion"].clone();
+    let current = world.objects.get(&path).cloned();
+    match (method.as_str(), current) {
+        ("GET", Some(object)) => object.to_string().into_response(),
+        ("POST", _) => {
+            let name = body["metadata"]["name"].as_str().unwrap_or_default();
+            let path = format!("{path}/{name}");
+            if world.objects.contains_key(&path) {
+                return refuse(409, "AlreadyExists");
+            }
+            world.put(&path, body).to_string().into_response()
+        }
+        (_, None) => refuse(404, "NotFound"),
+        ("PUT" | "PATCH", Some(object)) => {
+            if expected != object["metadata"]["resourceVersion"] {
+                return refuse(409, "Conflict");
+            }
+            if method == Method::PUT {
+                return world.put(&path, body).to_string().into_response();
+            }
+            let mut object = object;
+            let labels = body["metadata"]["labels"].clone();
+            let fields = labels.as_object().into_iter().flatten();
+            let fields: serde_json::Map<_, _> = fields
+                .map(|(key, _)| (format!("f:{key}"), json!({})))
+                .collect();
+            let manager = query
+                .split('&')
+                .find_map(|part| part.strip_prefix("fieldManager="));
+            object["metadata"]["managedFields"] = match labels.is_null() {
+                true => json!([]),
+                false => json!([{"manager": manager, "operation": "Apply",
+                    "fieldsV1": {"f:metadata": {"f:labels": fields}}}]),
+            };
+            object["metadata"]["labels"] = labels;
+            world.put(&path, object).to_string().into_response()
+        }
+        ("DELETE", Some(object)) => {
+            let wanted = &body["preconditions"];
+            let fits = |key: &str| wanted[key] == object["metadata"][key];
+            if !fits("uid") || !fits("resourceVersion") {
+                return refuse(409, "Conflict");
+            }
+            world.objects.remove(&path);
+            object.to_string().into_response()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/app";
+const SERVICE: &str = "/api/v1/namespaces/default/services/app";
+const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/app-leader";
+
+fn pod_path(name: &str) -> String {
+    format!("/api/v1/namespaces/default/pods/{name}")
+}
+
+/// A projector at work, and the handles to it.
+struct Bench {
+    world: Shared,
+    views: mpsc::UnboundedSender<View>,
+    lease: watch::Sender<bool>,
+    notes: Mutex<mpsc::Receiver<Note>>,
+}
+
+impl Bench {
+    fn new(held: bool) -> Self {
+        let world = Shared::default();
+        for (name, ip) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
+            let pod = json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": name, "namespace": "default"},
+                "status": {"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}});
+            world.lock().unwrap().put(&pod_path(name), pod);
+        }
+        let router = Router::new().fallback(answer).with_state(world.clone());
+        let client = Client::new(router, "default");
+        let (lease, held) = watch::channel(held);
+        let (notes, told) = mpsc::channel(64);
+        let (views, inbox) = mpsc::unbounded_channel();
+        let scope = Scope::default();
+        let projector = Projector::new(client, scope, held, notes, Metrics::default());
+        tokio::spawn(projector.run(inbox));
+        Self {
+            world,
+            views,
+            lease,
+            notes: Mutex::new(told),
+        }
+    }
+
+    fn show(&self, projections: Value, leader: Option<&str>) {
+        let object = json!({"apiVersion": "zookeeper.bellwether.dev/v1alpha1", "kind": "LeaderElection",
+            "metadata": {"name": "app", "namespace": "default", "uid": "uid-1", "generation": 1},
+            "spec": {"ensembleRef": {"name": "main"}, "path": "/e", "dialect": {"type": "Kazoo"},
+                "projections": projections}});
+        let leader = leader.map(|identity| Leader {
+            identity: identity.to_owned(),
+            node: format!("node-of-{identity}"),
+            ..Leader::default()
+        });
+        let status = LeaderElectionStatus {
+            leader,
+            ..LeaderElectionStatus::default()
+        };
+        let view = View::Election {
+            object: Arc::new(serde_json::from_value(object).unwrap()),
+            status: (!projections.is_null()).then(|| Arc::new(status)),
+            noticed: None,
+        };
+        self.views.send(view).unwrap();
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let world = self.world.lock().unwrap();
+        world.objects.get(path).cloned().unwrap_or_default()
+    }
+
+    fn writes(&self) -> Vec<String> {
+        self.world.lock().unwrap().writes.clone()
+    }
+
+    async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let give_up = Instant::now() + DEADLINE;
+        while !holds(self) {
+            assert!(
+                Instant::now() < give_up,
+                "never: {what}\n{:#?}\n{:?}",
+                self.world.lock().unwrap().objects,
+                self.writes()
+            );
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn reason(&self, reason: &str) {
+        self.until(reason, |bench| {
+            let mut notes = bench.notes.lock().unwrap();
+            while let Ok(note) = notes.try_recv() {
+                let Note::Projected(told) = note else {
+                    continue;
+                };
+                let conditions = &told.projection.conditions;
+                if conditions.iter().any(|one| one.reason == reason) {
+                    return true;
+                }
+            }
+            false
+        })
+        .await;
+    }
+}
+
+fn all() -> Value {
+    json!({"lease": {}, "service": {"ports": [{"name": "http", "port": 80}]}, "podLabels": {}})
+}
+
+const ROLE: &str = "zookeeper.bellwether.dev/role";
+
+#[tokio::test]
+async fn everything_follows_the_leader_and_what_did_not_change_is_not_written() {
+    let bench = Bench::new(true);
+    bench.show(all(), Some("a"));
+    let address = |bench: &Bench| bench.get(SLICE)["endpoints"][0]["addresses"][0].clone();
+    let role =
+        |bench: &Bench, pod: &str| bench.get(&pod_path(pod))["metadata"]["labels"][ROLE].clone();
+    bench
+        .until("a leads", |bench| {
+            bench.get(LEASE)["spec"]["holderIdentity"] == "a"
+                && address(bench) == "10.0.0.1"
+                && role(bench, "a") == "leader"
+        })
+        .await;
+    bench.reason("Bound").await;
+    let writes = bench.writes();
+    bench.show(all(), Some("a"));
+    sleep(QUIET).await;
+    assert_eq!(bench.writes(), writes);
+    bench.show(all(), Some("b"));
+    bench
+        .until("b leads", |bench| {
+            bench.get(LEASE)["spec"]["holderIdentity"] == "b"
+                && address(bench) == "10.0.0.2"
+                && role(bench, "b") == "leader"
+        })
+        .await;
+    assert_eq!(role(&bench, "a"), Value::Null);
+    let labelled: Vec<String> = bench
+        .writes()
+        .into_iter()
+        .filter(|write| write.starts_with("PATCH"))
+        .collect();
+    let patched = |name| format!("PATCH {}", pod_path(name));
+    assert_eq!(labelled, [patched("a"), patched("a"), patched("b")]);
+}
+
+#[tokio::test]
+async fn nothing_is_written_without_the_lease_and_everything_with_it() {
+    let bench = Bench::new(false);
+    bench.show(all(), Some("a"));
+    sleep(QUIET).await;
+    assert_eq!(bench.writes(), [""; 0]);
+    bench.lease.send_replace(true);
+    bench
+        .until("a leads", |bench| {
+            bench.get(LEASE)["spec"]["holderIdentity"] == "a"
+        })
+        .await;
+    bench.reason("UpToDate").await;
+    bench.lease.send_replace(false);
+    let writes = bench.writes();
+    bench.show(all(), Some("b"));
+    sleep(QUIET).await;
+    assert_eq!(bench.writes(), writes);
+}
+
+#[tokio::test]
+async fn foreign_objects_are_told_of_and_not_touched() {
+    let bench = Bench::new(true);
+    let foreign = |kind: &str, api: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "app"}});
+    let lease = bench
+        .world
+        .lock()
+        .unwrap()
+        .put(LEASE, foreign("Lease", "coordination.k8s.io/v1"));
+    let service = bench
+        .world
+        .lock()
+        .unwrap()
+        .put(SERVICE, foreign("Service", "v1"));
+    bench.show(all(), Some("a"));
+    bench.reason("NameTaken").await;
+    assert_eq!((bench.get(LEASE), bench.get(SERVICE)), (lease, service));
+    // An address in a slice would be one of the foreign Service.
+    assert_eq!(bench.get(SLICE), Value::Null);
+}
+
+#[tokio::test]
+async fn after_a_conflict_it_is_decided_anew() {
+    let bench = Bench::new(true);
+    bench.show(json!({"lease": {}}), Some("a"));
+    bench
+        .until("a leads", |bench| {
+            bench.get(LEASE)["spec"]["holderIdentity"] == "a"
+        })
+        .await;
+    let mut edited = bench.get(LEASE);
+    edited["metadata"]["labels"]["team"] = json!("blue");
+    bench.world.lock().unwrap().put(LEASE, edited);
+    bench.show(json!({"lease": {}}), Some("b"));
+    bench
+        .until("b leads", |bench| {
+            bench.get(LEASE)["spec"]["holderIdentity"] == "b"
+        })
+        .await;
+    assert_eq!(bench.get(LEASE)["metadata"]["labels"]["team"], "blue");
+    // One that was taken over in between is foreign.
+    let mut stolen = bench.get(LEASE);
+    stolen["metadata"]["ownerReferences"] = json!([]);
+    let stolen = bench.world.lock().unwrap().put(LEASE, stolen);
+    bench.show(json!({"lease": {}}), Some("a"));
+    bench.reason("NameTaken").await;
+    assert_eq!(bench.get(LEASE), stolen);
+}
+
+#[tokio::test]
+async fn labels_are_taken_back_when_they_are_switched_off() {
+    let bench = Bench::new(true);
+    bench.show(json!({"podLabels": {}}), Some("a"));
+    let labels = |bench: &Bench| bench.get(&pod_path("a"))["metadata"]["labels"].clone();
+    bench
+        .until("a is labelled", |bench| labels(bench)[ROLE] == "leader")
+        .await;
+    bench.show(Value::Null, None);
+    bench
+        .until("it is not", |bench| labels(bench).is_null())
+        .await;
+}
