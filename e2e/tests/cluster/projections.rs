@@ -272,6 +272,21 @@ pub(crate) fn a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind(
         sentence.contains("Lease taken") && sentence.contains("choose another name"),
         "{sentence}"
     );
+    let events = until("an event tells it, too", PATIENCE, || {
+        let all = [
+            "get",
+            "events",
+            "-o",
+            "name",
+            "--field-selector",
+            "reason=ProjectionFailed",
+        ];
+        let events = world.run(&all).map_err(|e| e.to_string())?;
+        (!events.is_empty())
+            .then_some(events)
+            .ok_or("there is none".to_owned())
+    })?;
+    ensure!(events.lines().count() == 1, "told more than once: {events}");
     world.run(&["delete", "le", "greedy"])?;
 
     // Another leader is another holder.

@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::{Step, Subject};
 
-/// The name of an election's Lease.
-pub fn lease_name<'a>(subject: &'a Subject, projection: &'a LeaseProjection) -> &'a str {
-    projection.name.as_deref().unwrap_or(subject.name())
+/// The name of the Lease of an election of this name.
+pub fn lease_name<'a>(election: &'a str, projection: &'a LeaseProjection) -> &'a str {
+    projection.name.as_deref().unwrap_or(election)
 }
 
 /// What has to be done about the Lease that exists under the name of the election's.
@@ -47,7 +47,7 @@ pub fn lease(
             },
         }
     };
-    let name = lease_name(subject, projection).to_owned();
+    let name = lease_name(subject.name(), projection).to_owned();
     let mut metadata = subject.meta(name, live.map(|live| &live.metadata));
     let annotations = metadata.annotations.get_or_insert_default();
     match subject

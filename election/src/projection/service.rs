@@ -15,14 +15,14 @@ const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The label that keeps other controllers away from a slice.
 const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
-/// The name of an election's Service.
-pub fn service_name<'a>(subject: &'a Subject, projection: &'a ServiceProjection) -> &'a str {
-    projection.name.as_deref().unwrap_or(subject.name())
+/// The name of the Service of an election of this name.
+pub fn service_name<'a>(election: &'a str, projection: &'a ServiceProjection) -> &'a str {
+    projection.name.as_deref().unwrap_or(election)
 }
 
-/// The name of the EndpointSlice of a Service.
-pub fn slice_name(subject: &Subject, projection: &ServiceProjection) -> String {
-    format!("{}-leader", service_name(subject, projection))
+/// The name of the EndpointSlice of that Service.
+pub fn slice_name(election: &str, projection: &ServiceProjection) -> String {
+    format!("{}-leader", service_name(election, projection))
 }
 
 /// What has to be done about the Service that exists under the name of the election's.
@@ -34,7 +34,7 @@ pub fn service(
     if live.is_some_and(|live| !subject.owns(&live.metadata)) {
         return Step::Taken;
     }
-    let name = service_name(subject, projection).to_owned();
+    let name = service_name(subject.name(), projection).to_owned();
     let mut wanted = live.cloned().unwrap_or_default();
     wanted.metadata = subject.meta(name, live.map(|live| &live.metadata));
     let spec = wanted.spec.get_or_insert_with(ServiceSpec::default);
@@ -109,7 +109,7 @@ pub fn slice(
     let address = |pod: &PodFacts| pod.ips.iter().find(|ip| ip.is_ipv6() == is_v6).copied();
     let endpoint = pod.and_then(|pod| Some(endpoint(subject, pod, address(pod)?)));
     let meta = subject.meta(
-        slice_name(subject, projection),
+        slice_name(subject.name(), projection),
         live.map(|live| &live.metadata),
     );
     let mut wanted = EndpointSlice {
@@ -120,7 +120,7 @@ pub fn slice(
     };
     let labels = wanted.metadata.labels.get_or_insert_default();
     for (key, value) in [
-        (SERVICE_NAME, service_name(subject, projection)),
+        (SERVICE_NAME, service_name(subject.name(), projection)),
         (SLICE_MANAGED_BY, SLICE_MANAGED_BY_VALUE),
     ] {
         labels.insert(key.to_owned(), value.to_owned());

@@ -339,14 +339,13 @@ impl Tools {
             self.lease(subject, &mut done, &mut wanted).await;
         } else if let Some(projections) = &job.object.spec.projections {
             // What is still asked for is kept until the election is seen again.
-            let name = || job.object.name_any();
+            let name = job.object.name_any();
             if let Some(lease) = &projections.lease {
-                wanted.insert((Kind::Lease, lease.name.clone().unwrap_or_else(name)));
+                wanted.insert((Kind::Lease, lease_name(&name, lease).to_owned()));
             }
             if let Some(service) = &projections.service {
-                let name = service.name.clone().unwrap_or_else(name);
-                wanted.insert((Kind::EndpointSlice, format!("{name}-leader")));
-                wanted.insert((Kind::Service, name));
+                wanted.insert((Kind::EndpointSlice, slice_name(&name, service)));
+                wanted.insert((Kind::Service, service_name(&name, service).to_owned()));
             }
         }
         let namespace = job.object.namespace().unwrap_or_default();
@@ -373,7 +372,7 @@ impl Tools {
             done.objects.lease = Known::Unread;
             return;
         };
-        let name = lease_name(subject, projection);
+        let name = lease_name(subject.name(), projection);
         wanted.insert((Kind::Lease, name.to_owned()));
         let id = (Kind::Lease, subject.namespace(), name);
         let decide = |live: Option<&Lease>| lease(subject, projection, live, Timestamp::now());
@@ -394,7 +393,10 @@ impl Tools {
             done.objects.slice = Known::Unread;
             return;
         };
-        let (name, namespace) = (service_name(subject, projection), subject.namespace());
+        let (name, namespace) = (
+            service_name(subject.name(), projection),
+            subject.namespace(),
+        );
         wanted.insert((Kind::Service, name.to_owned()));
         let id = (Kind::Service, namespace, name);
         let known = &mut done.objects.service;
@@ -404,11 +406,11 @@ impl Tools {
             let ours = failure.reason != Reason::NameTaken;
             done.failures.push(failure);
             if ours {
-                wanted.insert((Kind::EndpointSlice, slice_name(subject, projection)));
+                wanted.insert((Kind::EndpointSlice, slice_name(subject.name(), projection)));
             }
             return;
         }
-        let name = slice_name(subject, projection);
+        let name = slice_name(subject.name(), projection);
         wanted.insert((Kind::EndpointSlice, name.clone()));
         let (Some(cast), Some(live)) = (cast, known.get()) else {
             return;
