@@ -5,36 +5,34 @@
 //! the watches begin when it is held: what they list then is newer than anything that another holder
 //! wrote.
 
+mod entry;
 mod feed;
 mod job;
+mod requests;
 mod roster;
 mod traces;
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether_api::LeaderElection;
-use bellwether_api::election::{LeaderElectionStatus, Reason};
-use bellwether_election::projection::{
-    Binder, Cast, Failure, Projection, Subject, cast, lease_renewal, report,
-};
+use bellwether_election::projection::{Cast, Failure, Subject};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
+use self::entry::Entry;
 use self::feed::Fact;
-use self::job::{Done, Job, Objects, Tools};
-use self::roster::{RosterKey, Rosters};
+use self::job::{Done, Job, Objects};
+use self::requests::Tools;
+use self::roster::Rosters;
 use self::traces::Traces;
 use super::metrics::Metrics;
 use super::registry::Task;
-use super::writer::{Note, Projected, View, key_of};
+use super::writer::{Note, View, key_of};
 use super::{Key, Scope};
 
 /// How many elections may be worked on at the same time.
@@ -52,26 +50,6 @@ const GATHER: Duration = Duration::from_millis(50);
 
 /// How often labels of elections that do not exist are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
-
-/// What is known about one election.
-struct Entry {
-    object: Arc<LeaderElection>,
-    status: Option<Arc<LeaderElectionStatus>>,
-    binder: Result<Binder, String>,
-    roster: Option<Result<RosterKey, String>>,
-    objects: Objects,
-    /// What was told to the writer, and for which generation.
-    told: Option<(Option<i64>, Projection)>,
-    /// When the first event came that is not carried out yet.
-    noticed: Option<Instant>,
-    failures: u32,
-    due: Option<Instant>,
-    running: bool,
-    /// Something changed while a job was running.
-    again: bool,
-    /// An object went while a job was running, so what the job knows of it may be outdated.
-    reread: bool,
-}
 
 /// The end of a job.
 enum End {
@@ -454,103 +432,6 @@ impl Projector {
                 }
             }));
         }
-    }
-}
-
-impl Entry {
-    fn new(object: Arc<LeaderElection>, status: Option<Arc<LeaderElectionStatus>>) -> Self {
-        let mut entry = Self {
-            object,
-            status,
-            binder: Ok(Binder::default()),
-            roster: None,
-            objects: Objects::default(),
-            told: None,
-            noticed: None,
-            failures: 0,
-            due: None,
-            running: false,
-            again: false,
-            reread: false,
-        };
-        entry.respecify();
-        entry
-    }
-
-    /// Takes up another spec.
-    fn respecify(&mut self) {
-        let spec = &self.object.spec;
-        self.binder = Binder::new(spec.pod_binding.as_ref());
-        self.roster = spec
-            .projections
-            .as_ref()
-            .filter(|projections| projections.need_pods())
-            .map(|_| {
-                let namespace = self.object.namespace().unwrap_or_default();
-                RosterKey::new(namespace, spec.pod_binding.as_ref())
-            });
-        self.failures = 0;
-    }
-
-    /// Who runs in which pod, or why that cannot be told; `None` if it is not known yet.
-    fn cast(&self, subject: &Subject, rosters: &Rosters) -> Option<Result<Cast, Failure>> {
-        let invalid = |what: &String| Failure {
-            reason: Reason::PatternInvalid,
-            what: what.clone(),
-        };
-        let binder = match &self.binder {
-            Ok(binder) => binder,
-            Err(what) => return Some(Err(invalid(what))),
-        };
-        match self.roster.as_ref()? {
-            Ok(roster) => match rosters.pods(roster)? {
-                Ok(pods) => Some(Ok(cast(subject, binder, pods))),
-                Err(failure) => Some(Err(failure.clone())),
-            },
-            Err(what) => Some(Err(invalid(what))),
-        }
-    }
-
-    /// When the Lease has to be renewed.
-    fn renewal(&self, now: Instant) -> Option<Instant> {
-        let projections = self.object.spec.projections.as_ref()?;
-        let projection = projections.lease.as_ref()?;
-        let subject = Subject {
-            object: self.object.clone(),
-            status: self.status.clone()?,
-        };
-        let at = lease_renewal(&subject, projection, self.objects.lease.get()?)?;
-        let wait = at.duration_since(Timestamp::now());
-        Some(now + Duration::try_from(wait).unwrap_or(Duration::ZERO))
-    }
-
-    /// What the writer has to be told, if it is news.
-    fn tell(
-        &mut self,
-        key: &Key,
-        about: &(Subject, Option<Result<Cast, Failure>>),
-        failures: &[Failure],
-    ) -> Option<Projected> {
-        let (subject, people) = about;
-        let binding = match people {
-            Some(Ok(cast)) => cast.leader.clone().map(Ok),
-            Some(Err(failure)) => Some(Err(failure.clone())),
-            None => None,
-        };
-        let projection = report(subject, binding.as_ref(), failures);
-        let generation = subject.object.metadata.generation;
-        let told = Some((generation, projection));
-        if self.told == told {
-            return None;
-        }
-        self.told = told;
-        let (generation, projection) = self.told.clone()?;
-        Some(Projected {
-            key: key.clone(),
-            uid: subject.uid().to_owned(),
-            generation,
-            projection,
-        })
     }
 }
 

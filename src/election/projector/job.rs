@@ -1,62 +1,23 @@
 //! One pass over what an election is projected to: reads what is not known, writes what differs.
-//!
-//! The operator's lease is checked just before each write, and each write is bound to the state that it
-//! was decided from: an update by uid and resource version, a creation by the absence of the object.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Debug;
-use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
+use bellwether_api::LeaderElection;
 use bellwether_api::election::Reason;
-use bellwether_api::{FIELD_MANAGER, LeaderElection};
 use bellwether_election::projection::{
-    Cast, Change, Failure, Mark, Roles, SliceOf, Step, Subject, changes, lease, lease_name, marks,
-    patch, role_manager, service, service_name, slice, slice_name,
+    Cast, Change, Failure, Mark, Roles, SliceOf, Subject, changes, lease, lease_name, service,
+    service_name, slice, slice_name,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::NamespaceResourceScope;
-use kube::{Api, Client, Resource, ResourceExt};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tokio::sync::watch;
-use tokio::time::timeout;
+use kube::{Api, ResourceExt};
 
-use super::super::metrics::{Metrics, Outcome};
 use super::feed::Kind;
-
-/// How long one request to the API server may take.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// How often one object is read again because somebody else wrote it in between.
-const ATTEMPTS: usize = 4;
-
-/// What is known about an object by what the API server said last.
-#[derive(Clone, Debug, Default)]
-pub(super) enum Known<K> {
-    /// Nothing.
-    #[default]
-    Unread,
-    /// It does not exist.
-    Absent,
-    /// It is this.
-    Is(Box<K>),
-}
-
-impl<K> Known<K> {
-    pub(super) fn get(&self) -> Option<&K> {
-        match self {
-            Self::Is(object) => Some(object),
-            _ => None,
-        }
-    }
-}
+use super::requests::{Known, Owned, Tools};
 
 /// What is known about the objects that one election is projected to.
 #[derive(Clone, Debug, Default)]
@@ -64,15 +25,6 @@ pub(super) struct Objects {
     pub(super) lease: Known<Lease>,
     pub(super) service: Known<Service>,
     pub(super) slice: Known<EndpointSlice>,
-}
-
-/// An object that exists and belongs to the election.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owned {
-    pub(super) kind: Kind,
-    pub(super) name: String,
-    pub(super) uid: String,
-    pub(super) version: String,
 }
 
 /// What has to be done for one election.
@@ -100,231 +52,7 @@ pub(super) struct Done {
     pub(super) writes: usize,
 }
 
-/// What writes need.
-#[derive(Clone)]
-pub(super) struct Tools {
-    pub(super) client: Client,
-    pub(super) lease: watch::Receiver<bool>,
-    pub(super) metrics: Metrics,
-}
-
-/// Why a request led to nothing.
-enum RequestError {
-    NotHolder,
-    Timeout,
-    Api(kube::Error),
-}
-
-impl RequestError {
-    /// Whether the object is another one, or another version, than was looked at.
-    fn is_outdated(&self) -> bool {
-        matches!(self, Self::Api(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
-    }
-
-    fn failure(self, what: &str) -> Failure {
-        let (reason, message) = match &self {
-            Self::NotHolder => (Reason::WriteFailed, "the lease is not held".to_owned()),
-            Self::Timeout => (
-                Reason::WriteFailed,
-                format!("no answer within {PATIENCE:?}"),
-            ),
-            Self::Api(kube::Error::Api(status)) => {
-                let reason = match status.code {
-                    403 => Reason::Forbidden,
-                    400 | 422 => Reason::Refused,
-                    _ => Reason::WriteFailed,
-                };
-                (reason, status.message.clone())
-            }
-            Self::Api(error) => (Reason::WriteFailed, error.to_string()),
-        };
-        let message = message.trim_end_matches('.');
-        Failure {
-            reason,
-            what: match reason {
-                Reason::Forbidden => format!("The operator may not write {what}: {message}."),
-                Reason::Refused => format!("The API server does not accept {what}: {message}."),
-                _ => format!("{what} could not be written: {message}."),
-            },
-        }
-    }
-}
-
 impl Tools {
-    async fn read<T>(
-        &self,
-        request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, RequestError> {
-        match timeout(PATIENCE, request).await {
-            Ok(result) => result.map_err(RequestError::Api),
-            Err(_) => Err(RequestError::Timeout),
-        }
-    }
-
-    async fn write<T>(
-        &self,
-        request: impl Future<Output = kube::Result<T>>,
-    ) -> Result<T, RequestError> {
-        // The request is not sent before it is polled.
-        if !*self.lease.borrow() {
-            return Err(RequestError::NotHolder);
-        }
-        let result = self.read(request).await;
-        self.metrics.projected(match &result {
-            Ok(_) => &Outcome::OK,
-            Err(error) if error.is_outdated() => &Outcome::CONFLICT,
-            Err(_) => &Outcome::FAILED,
-        });
-        result
-    }
-
-    /// Brings one object to where it has to be.
-    async fn settle<K>(
-        &self,
-        (kind, namespace, name): (Kind, &str, &str),
-        known: &mut Known<K>,
-        writes: &mut usize,
-        decide: impl Fn(Option<&K>) -> Step<K>,
-    ) -> Result<(), Failure>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-        K: Clone + Debug + DeserializeOwned + Serialize,
-    {
-        let what = format!("the {kind} {name}");
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
-        for _ in 0..ATTEMPTS {
-            if known.get().is_some_and(|live| live.name_any() != name) {
-                *known = Known::Unread;
-            }
-            if matches!(known, Known::Unread) {
-                let read = self.read(api.get_opt(name)).await;
-                *known = is(read.map_err(|error| error.failure(&what))?);
-            }
-            let result = match decide(known.get()) {
-                Step::Nothing => return Ok(()),
-                Step::Taken => {
-                    *known = Known::Unread;
-                    return Err(Failure {
-                        reason: Reason::NameTaken,
-                        what: format!("A {kind} {name} exists that is not this election's."),
-                    });
-                }
-                Step::Create(object) => self.write(api.create(&params, &object)).await.map(Some),
-                Step::Replace(object) => self
-                    .write(api.replace(name, &params, &object))
-                    .await
-                    .map(Some),
-                Step::Delete => {
-                    let meta = known.get().map(Resource::meta);
-                    let exactly = DeleteParams::default().preconditions(Preconditions {
-                        uid: meta.and_then(|meta| meta.uid.clone()),
-                        resource_version: meta.and_then(|meta| meta.resource_version.clone()),
-                    });
-                    self.write(api.delete(name, &exactly)).await.map(|_| None)
-                }
-            };
-            match result {
-                Ok(object) => {
-                    *writes += 1;
-                    *known = is(object);
-                }
-                Err(error) => {
-                    *known = Known::Unread;
-                    if !error.is_outdated() {
-                        return Err(error.failure(&what));
-                    }
-                }
-            }
-        }
-        Err(Failure {
-            reason: Reason::WriteFailed,
-            what: format!("Somebody else keeps changing {what}."),
-        })
-    }
-
-    /// Deletes an object of the election that is not wanted any more.
-    async fn remove(&self, namespace: &str, owned: &Owned) -> Result<(), Failure> {
-        match owned.kind {
-            Kind::Lease => self.remove_one::<Lease>(namespace, owned).await,
-            Kind::Service => self.remove_one::<Service>(namespace, owned).await,
-            Kind::EndpointSlice => self.remove_one::<EndpointSlice>(namespace, owned).await,
-        }
-    }
-
-    async fn remove_one<K>(&self, namespace: &str, owned: &Owned) -> Result<(), Failure>
-    where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-        K: Clone + Debug + DeserializeOwned,
-    {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
-        let exactly = DeleteParams::default().preconditions(Preconditions {
-            uid: Some(owned.uid.clone()),
-            resource_version: Some(owned.version.clone()),
-        });
-        match self.write(api.delete(&owned.name, &exactly)).await {
-            Ok(_) => Ok(()),
-            // Whatever it is now, the watch tells.
-            Err(error) if error.is_outdated() => Ok(()),
-            Err(error) => Err(error.failure(&format!("the {} {}", owned.kind, owned.name))),
-        }
-    }
-
-    /// Sets or takes back the labels that an election has on a pod. Returns the pod as it is then, if
-    /// it still is.
-    pub(super) async fn label(
-        &self,
-        namespace: &str,
-        election: (&str, &str),
-        change: &Change,
-        writes: &mut usize,
-    ) -> Result<Option<ObjectMeta>, Failure> {
-        let Change { pod, pod_uid, .. } = change;
-        let what = format!("the labels of the pod {pod}");
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
-        let params = PatchParams::apply(&role_manager(election.0));
-        for _ in 0..ATTEMPTS {
-            let read = self.read(api.get_metadata_opt(pod)).await;
-            let read = read.map_err(|error| error.failure(&what))?;
-            let Some(meta) = read.map(|object| object.metadata) else {
-                return Ok(None);
-            };
-            if meta.uid.as_ref() != Some(pod_uid) {
-                return Ok(None);
-            }
-            let now = marks(&meta).remove(election.0);
-            let done = match now {
-                Some(now) => now.labels == change.labels && !change.labels.is_empty(),
-                None => change.labels.is_empty(),
-            };
-            if done {
-                return Ok(Some(meta));
-            }
-            let body = Patch::Apply(patch(election, &meta, &change.labels));
-            match self.write(api.patch_metadata(pod, &params, &body)).await {
-                Ok(object) => {
-                    *writes += 1;
-                    return Ok(Some(object.metadata));
-                }
-                Err(error) => {
-                    if let Some(failure) = taken(&error, pod) {
-                        return Err(failure);
-                    }
-                    if !error.is_outdated() {
-                        return Err(error.failure(&what));
-                    }
-                }
-            }
-        }
-        Err(Failure {
-            reason: Reason::WriteFailed,
-            what: format!("Somebody else keeps changing {what}."),
-        })
-    }
-
     /// Does everything that has to be done for one election. What fails does not keep the rest from
     /// being done.
     pub(super) async fn run(&self, job: Job) -> Done {
@@ -504,37 +232,4 @@ impl Tools {
         }
         done
     }
-}
-
-fn is<K: Resource>(object: Option<K>) -> Known<K> {
-    match object {
-        Some(mut object) => {
-            // Who wrote which field is not looked at; left out, it stays as it is.
-            object.meta_mut().managed_fields = None;
-            Known::Is(Box::new(object))
-        }
-        None => Known::Absent,
-    }
-}
-
-/// Whether the API server refused because somebody else has set the label.
-fn taken(error: &RequestError, pod: &str) -> Option<Failure> {
-    let RequestError::Api(kube::Error::Api(status)) = error else {
-        return None;
-    };
-    let causes = status
-        .details
-        .as_ref()
-        .map(|details| details.causes.as_slice());
-    let conflict = causes
-        .unwrap_or_default()
-        .iter()
-        .find(|cause| cause.reason == "FieldManagerConflict")?;
-    Some(Failure {
-        reason: Reason::LabelTaken,
-        what: format!(
-            "The label of the pod {pod} is set by somebody else: {} at {}.",
-            conflict.message, conflict.field
-        ),
-    })
 }

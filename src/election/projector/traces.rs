@@ -9,7 +9,8 @@ use kube::Resource;
 
 use super::super::Key;
 use super::feed::{Kind, News};
-use super::job::{Known, Objects, Owned};
+use super::job::Objects;
+use super::requests::{Known, Owned};
 
 /// A pod that is labelled.
 #[derive(Default)]

@@ -1,0 +1,161 @@
+//! The Service and its slice.
+
+use super::*;
+
+pub(super) fn slice_for(
+    status: LeaderElectionStatus,
+    on_stale: OnStale,
+    pods: &Pods,
+    live: Option<&EndpointSlice>,
+) -> Step<EndpointSlice> {
+    let mut projections = projections();
+    let projection = projections.service.as_mut().unwrap();
+    projection.on_stale = on_stale;
+    let projection = projection.clone();
+    let subject = subject(projections, status);
+    let service = after(None, service(&subject, &projection, None)).unwrap();
+    let cast = cast(&subject, &Binder::default(), pods);
+    let of = SliceOf {
+        service: &service,
+        pod: cast.pod.as_ref(),
+    };
+    slice(&subject, &projection, of, live)
+}
+
+fn addresses(slice: &EndpointSlice) -> Vec<&str> {
+    let all = slice.endpoints.iter().flat_map(|one| &one.addresses);
+    all.map(String::as_str).collect()
+}
+
+#[test]
+fn the_service_has_no_selector_and_the_slice_one_address() {
+    let subject = subject(projections(), queue(&["a", "b"]));
+    let projection = subject.spec().projections.clone().unwrap().service.unwrap();
+    let service = after(None, service(&subject, &projection, None)).unwrap();
+    let pods = pods(&["a", "b"]);
+    let slice = after(
+        None,
+        slice_for(queue(&["a", "b"]), OnStale::Keep, &pods, None),
+    )
+    .unwrap();
+    insta::assert_yaml_snapshot!(json!({ "service": service, "slice": slice }));
+}
+
+#[test]
+fn what_the_api_server_adds_to_a_service_is_no_difference() {
+    let subject = subject(projections(), queue(&["a"]));
+    let projection = subject.spec().projections.clone().unwrap().service.unwrap();
+    let mut live = after(None, service(&subject, &projection, None)).unwrap();
+    let spec = live.spec.as_mut().unwrap();
+    spec.cluster_ip = Some("10.1.1.1".to_owned());
+    spec.type_ = Some("ClusterIP".to_owned());
+    spec.ip_families = Some(vec!["IPv4".to_owned()]);
+    spec.ports.as_mut().unwrap()[0].app_protocol = Some("http".to_owned());
+    live.metadata.resource_version = Some("7".to_owned());
+    assert_eq!(service(&subject, &projection, Some(&live)), Step::Nothing);
+    // A selector would let Kubernetes add addresses.
+    let mut selecting = live.clone();
+    let selector = BTreeMap::from([("app".to_owned(), "x".to_owned())]);
+    selecting.spec.as_mut().unwrap().selector = Some(selector);
+    assert_eq!(
+        service(&subject, &projection, Some(&selecting)),
+        Step::Replace(Box::new(live))
+    );
+}
+
+#[test]
+fn a_leader_without_a_pod_empties_the_slice_at_once() {
+    let pods = pods(&["a", "b"]);
+    let live = after(None, slice_for(queue(&["a"]), OnStale::Keep, &pods, None)).unwrap();
+    assert_eq!(addresses(&live), ["10.0.0.1"]);
+    let next = slice_for(queue(&["stranger"]), OnStale::Keep, &pods, Some(&live));
+    assert_eq!(addresses(&after(Some(&live), next).unwrap()), [""; 0]);
+    let next = slice_for(queue(&["b"]), OnStale::Keep, &pods, Some(&live));
+    assert_eq!(addresses(&after(Some(&live), next).unwrap()), ["10.0.0.2"]);
+    let next = slice_for(queue(&[]), OnStale::Keep, &pods, Some(&live));
+    assert_eq!(addresses(&after(Some(&live), next).unwrap()), [""; 0]);
+}
+
+#[test]
+fn without_sight_the_address_stays_or_goes_as_the_spec_says() {
+    let mut pods = pods(&["a", "b"]);
+    let live = after(None, slice_for(queue(&["a"]), OnStale::Keep, &pods, None)).unwrap();
+    let blind = stale(queue(&["a"]));
+    let keep = slice_for(blind.clone(), OnStale::Keep, &pods, Some(&live));
+    assert_eq!(keep, Step::Nothing);
+    let remove = slice_for(blind.clone(), OnStale::Remove, &pods, Some(&live));
+    assert_eq!(addresses(&after(Some(&live), remove).unwrap()), [""; 0]);
+    // Another pod of the same name is another one: nobody knows whether it leads.
+    let mut another = pod("a", "10.0.0.9");
+    another.uid = "another".to_owned();
+    pods.insert(another);
+    let other = slice_for(blind, OnStale::Keep, &pods, Some(&live));
+    assert_eq!(addresses(&after(Some(&live), other).unwrap()), [""; 0]);
+}
+
+#[test]
+fn the_endpoint_is_as_ready_as_the_pod() {
+    let conditions = |ready, terminating| {
+        let mut pods = Pods::new("shop");
+        pods.insert(PodFacts {
+            ready,
+            terminating,
+            ..pod("a", "10.0.0.1")
+        });
+        let slice = after(None, slice_for(queue(&["a"]), OnStale::Keep, &pods, None)).unwrap();
+        let found = slice.endpoints[0].conditions.clone().unwrap();
+        (found.ready, found.serving, found.terminating)
+    };
+    assert_eq!(
+        conditions(true, false),
+        (Some(true), Some(true), Some(false))
+    );
+    assert_eq!(
+        conditions(false, false),
+        (Some(false), Some(false), Some(false))
+    );
+    assert_eq!(
+        conditions(true, true),
+        (Some(false), Some(true), Some(true))
+    );
+}
+
+#[test]
+fn a_slice_of_another_family_is_made_anew() {
+    let pods = pods(&["a"]);
+    let mut live = after(None, slice_for(queue(&["a"]), OnStale::Keep, &pods, None)).unwrap();
+    live.address_type = "IPv6".to_owned();
+    let step = slice_for(queue(&["a"]), OnStale::Keep, &pods, Some(&live));
+    assert_eq!(step, Step::Delete);
+}
+
+proptest! {
+    /// Whoever leads, whatever pods there are, seen or not: a slice never has two addresses, and only
+    /// the address of the leader's pod.
+    #[test]
+    fn never_two_addresses(
+        steps in proptest::collection::vec((names(), any::<bool>(), any::<bool>(), names()), 1..12),
+    ) {
+        let mut live: Option<EndpointSlice> = None;
+        for (people, blind, keep, there) in steps {
+            let named: Vec<String> = people.iter().map(|n| format!("p{n}")).collect();
+            let named: Vec<&str> = named.iter().map(String::as_str).collect();
+            let mut known = Pods::new("shop");
+            for n in there {
+                // Two pods may share an address: pods of a node's network do.
+                known.insert(pod(&format!("p{n}"), &format!("10.0.0.{}", n % 3)));
+            }
+            let status = if blind { stale(queue(&named)) } else { queue(&named) };
+            let on_stale = if keep { OnStale::Keep } else { OnStale::Remove };
+            let step = slice_for(status, on_stale, &known, live.as_ref());
+            live = after(live.as_ref(), step);
+            let slice = live.as_ref().unwrap();
+            let found = addresses(slice);
+            prop_assert!(found.len() <= 1, "{found:?}");
+            prop_assert!(!blind || keep || found.is_empty());
+            if let Some(target) = slice.endpoints.first().and_then(|one| one.target_ref.clone()) {
+                prop_assert_eq!(target.name.as_deref(), named.first().copied());
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What the projector knows about one election.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether_api::LeaderElection;
+use bellwether_api::election::{LeaderElectionStatus, Reason};
+use bellwether_election::projection::{
+    Binder, Cast, Failure, Projection, Subject, cast, lease_renewal, report,
+};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use super::super::Key;
+use super::super::writer::Projected;
+use super::job::Objects;
+use super::roster::{RosterKey, Rosters};
+
+/// What is known about one election.
+pub(super) struct Entry {
+    pub(super) object: Arc<LeaderElection>,
+    pub(super) status: Option<Arc<LeaderElectionStatus>>,
+    pub(super) binder: Result<Binder, String>,
+    pub(super) roster: Option<Result<RosterKey, String>>,
+    pub(super) objects: Objects,
+    /// What was told to the writer, and for which generation.
+    pub(super) told: Option<(Option<i64>, Projection)>,
+    /// When the first event came that is not carried out yet.
+    pub(super) noticed: Option<Instant>,
+    pub(super) failures: u32,
+    pub(super) due: Option<Instant>,
+    pub(super) running: bool,
+    /// Something changed while a job was running.
+    pub(super) again: bool,
+    /// An object went while a job was running, so what the job knows of it may be outdated.
+    pub(super) reread: bool,
+}
+
+impl Entry {
+    pub(super) fn new(
+        object: Arc<LeaderElection>,
+        status: Option<Arc<LeaderElectionStatus>>,
+    ) -> Self {
+        let mut entry = Self {
+            object,
+            status,
+            binder: Ok(Binder::default()),
+            roster: None,
+            objects: Objects::default(),
+            told: None,
+            noticed: None,
+            failures: 0,
+            due: None,
+            running: false,
+            again: false,
+            reread: false,
+        };
+        entry.respecify();
+        entry
+    }
+
+    /// Takes up another spec.
+    pub(super) fn respecify(&mut self) {
+        let spec = &self.object.spec;
+        self.binder = Binder::new(spec.pod_binding.as_ref());
+        self.roster = spec
+            .projections
+            .as_ref()
+            .filter(|projections| projections.need_pods())
+            .map(|_| {
+                let namespace = self.object.namespace().unwrap_or_default();
+                RosterKey::new(namespace, spec.pod_binding.as_ref())
+            });
+        self.failures = 0;
+    }
+
+    /// Who runs in which pod, or why that cannot be told; `None` if it is not known yet.
+    pub(super) fn cast(
+        &self,
+        subject: &Subject,
+        rosters: &Rosters,
+    ) -> Option<Result<Cast, Failure>> {
+        let invalid = |what: &String| Failure {
+            reason: Reason::PatternInvalid,
+            what: what.clone(),
+        };
+        let binder = match &self.binder {
+            Ok(binder) => binder,
+            Err(what) => return Some(Err(invalid(what))),
+        };
+        match self.roster.as_ref()? {
+            Ok(roster) => match rosters.pods(roster)? {
+                Ok(pods) => Some(Ok(cast(subject, binder, pods))),
+                Err(failure) => Some(Err(failure.clone())),
+            },
+            Err(what) => Some(Err(invalid(what))),
+        }
+    }
+
+    /// When the Lease has to be renewed.
+    pub(super) fn renewal(&self, now: Instant) -> Option<Instant> {
+        let projections = self.object.spec.projections.as_ref()?;
+        let projection = projections.lease.as_ref()?;
+        let subject = Subject {
+            object: self.object.clone(),
+            status: self.status.clone()?,
+        };
+        let at = lease_renewal(&subject, projection, self.objects.lease.get()?)?;
+        let wait = at.duration_since(Timestamp::now());
+        Some(now + Duration::try_from(wait).unwrap_or(Duration::ZERO))
+    }
+
+    /// What the writer has to be told, if it is news.
+    pub(super) fn tell(
+        &mut self,
+        key: &Key,
+        about: &(Subject, Option<Result<Cast, Failure>>),
+        failures: &[Failure],
+    ) -> Option<Projected> {
+        let (subject, people) = about;
+        let binding = match people {
+            Some(Ok(cast)) => cast.leader.clone().map(Ok),
+            Some(Err(failure)) => Some(Err(failure.clone())),
+            None => None,
+        };
+        let projection = report(subject, binding.as_ref(), failures);
+        let generation = subject.object.metadata.generation;
+        let told = Some((generation, projection));
+        if self.told == told {
+            return None;
+        }
+        self.told = told;
+        let (generation, projection) = self.told.clone()?;
+        Some(Projected {
+            key: key.clone(),
+            uid: subject.uid().to_owned(),
+            generation,
+            projection,
+        })
+    }
+}
