@@ -15,7 +15,7 @@ mod traces;
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use bellwether_election::projection::{Cast, Failure, Subject};
+use bellwether_election::projection::Subject;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{info, warn};
 
-use self::entry::Entry;
+use self::entry::{About, Entry};
 use self::feed::Fact;
 use self::job::{Done, Job, Objects};
 use self::requests::Tools;
@@ -57,7 +57,7 @@ enum End {
         key: Key,
         uid: String,
         /// What the job was about; `None` if nothing is to be told.
-        about: Option<Box<(Subject, Option<Result<Cast, Failure>>)>>,
+        about: Option<Box<About>>,
         done: Box<Done>,
     },
     Release {
@@ -324,7 +324,7 @@ impl Projector {
         };
         let about = subject
             .filter(|_| complete)
-            .map(|subject| Box::new((subject, people)));
+            .map(|subject| Box::new(About { subject, people }));
         entry.running = true;
         entry.again = false;
         let tools = self.tools.clone();

@@ -37,6 +37,13 @@ pub(super) struct Entry {
     pub(super) reread: bool,
 }
 
+/// What a job is about.
+pub(super) struct About {
+    pub(super) subject: Subject,
+    /// Who runs in which pod, or why that cannot be told; `None` if nobody needs to know.
+    pub(super) people: Option<Result<Cast, Failure>>,
+}
+
 impl Entry {
     pub(super) fn new(
         object: Arc<LeaderElection>,
@@ -115,10 +122,10 @@ impl Entry {
     pub(super) fn tell(
         &mut self,
         key: &Key,
-        about: &(Subject, Option<Result<Cast, Failure>>),
+        about: &About,
         failures: &[Failure],
     ) -> Option<Projected> {
-        let (subject, people) = about;
+        let About { subject, people } = about;
         let binding = match people {
             Some(Ok(cast)) => cast.leader.clone().map(Ok),
             Some(Err(failure)) => Some(Err(failure.clone())),
