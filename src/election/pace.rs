@@ -4,28 +4,28 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The least time between two writes of what is not urgent.
-const GAP: Duration = Duration::from_secs(1);
-
-/// How many urgent writes may follow each other without a pause.
-const BURST: u32 = 4;
-
 /// The pace of writes to one object.
 ///
-/// What is not urgent waits until a second has passed since the last write, so that a burst of
+/// What is not urgent waits until a gap has passed since the last write, so that a burst of
 /// changes in the queue becomes one write. A change of the leader is urgent: it is written at once,
-/// four times in a row and then once a second, so that an election that flaps cannot flood the API
+/// some times in a row and then once in each gap, so that an election that flaps cannot flood the API
 /// server.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
+    /// The least time between two writes of what is not urgent.
+    gap: Duration,
+    /// How many urgent writes may follow each other without a pause.
+    burst: u32,
     last: Option<Instant>,
     /// When the burst will be full again, if it is not.
     full_at: Option<Instant>,
 }
 
 impl Pace {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(gap: Duration, burst: u32) -> Self {
         Self {
+            gap,
+            burst,
             last: None,
             full_at: None,
         }
@@ -36,9 +36,9 @@ impl Pace {
         let allowed = if urgent {
             // Each urgent write moves the time of the full burst by one gap.
             self.full_at
-                .and_then(|full| full.checked_sub(GAP * (BURST - 1)))
+                .and_then(|full| full.checked_sub(self.gap * self.burst.saturating_sub(1)))
         } else {
-            self.last.map(|last| last + GAP)
+            self.last.map(|last| last + self.gap)
         };
         allowed.map_or(now, |allowed| allowed.max(now))
     }
@@ -47,7 +47,7 @@ impl Pace {
     pub(super) fn wrote(&mut self, urgent: bool, now: Instant) {
         self.last = Some(now);
         if urgent {
-            self.full_at = Some(self.full_at.map_or(now, |full| full.max(now)) + GAP);
+            self.full_at = Some(self.full_at.map_or(now, |full| full.max(now)) + self.gap);
         }
     }
 }
@@ -56,10 +56,12 @@ impl Pace {
 mod tests {
     use super::*;
 
+    const GAP: Duration = Duration::from_secs(1);
+
     #[test]
     fn changes_of_the_queue_are_written_once_a_second() {
         let start = Instant::now();
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(GAP, 4);
         assert_eq!(pace.next(false, start), start);
         pace.wrote(false, start);
         let soon = start + Duration::from_millis(300);
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn a_change_of_the_leader_does_not_wait_for_the_queue() {
         let start = Instant::now();
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(GAP, 4);
         pace.wrote(false, start);
         assert_eq!(pace.next(true, start), start);
     }
@@ -79,7 +81,7 @@ mod tests {
     fn a_flapping_leader_is_written_four_times_and_then_once_a_second() {
         let mut now = Instant::now();
         let start = now;
-        let mut pace = Pace::new();
+        let mut pace = Pace::new(GAP, 4);
         let mut at = Vec::new();
         for _ in 0..7 {
             now = pace.next(true, now);

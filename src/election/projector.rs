@@ -225,8 +225,15 @@ impl Projector {
         let (changed, at) = match fact {
             Fact::Pod(roster, news) => (self.rosters.learn(roster, news), now + GATHER),
             Fact::Labelled(news) => {
+                let known = self.traces.labels_known();
                 let changed = self.traces.learn_labelled(news);
-                (self.keys(changed), now)
+                let mut changed = self.keys(changed);
+                if !known && self.traces.labels_known() {
+                    // Whoever labels pods had to wait for this.
+                    let waiting = self.entries.iter().filter(|(_, entry)| entry.labels_pods());
+                    changed.extend(waiting.map(|(key, _)| key.clone()));
+                }
+                (changed, now)
             }
             Fact::Owned(kind, news) => {
                 let changed = self.traces.learn_owned(kind, news);
@@ -263,6 +270,7 @@ impl Projector {
             entry.again = true;
             return;
         }
+        let at = entry.pace.next(true, at);
         if entry.due.is_some_and(|due| due <= at) {
             return;
         }
@@ -305,8 +313,12 @@ impl Projector {
             (Some(subject), true) => entry.cast(subject, &self.rosters),
             _ => None,
         };
-        // Without knowing the pods nothing is said about them.
-        let complete = !needs_pods || people.is_some();
+        // Without knowing the pods and their labels nothing is said about them.
+        let complete = match &people {
+            None => !needs_pods,
+            Some(Err(_)) => true,
+            Some(Ok(_)) => labels_known || !entry.labels_pods(),
+        };
         let mut cast = match &people {
             Some(Ok(cast)) => Some(cast.clone()),
             _ => None,
@@ -365,6 +377,9 @@ impl Projector {
                     return;
                 };
                 entry.running = false;
+                if writes > 0 {
+                    entry.pace.wrote(true, Instant::now());
+                }
                 entry.objects = match std::mem::take(&mut entry.reread) {
                     true => Objects::default(),
                     false => objects,

@@ -41,6 +41,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
 
+/// How often one status may be written: what is urgent so many times in a row, and then, as anything
+/// else, once in this time.
+const BURST: u32 = 4;
+const GAP: Duration = Duration::from_secs(1);
+
 /// What the writer has to know.
 #[derive(Debug)]
 pub(super) enum Note {
@@ -419,7 +424,7 @@ impl Entry {
             seen: None,
             projected: None,
             noticed: None,
-            pace: Pace::new(),
+            pace: Pace::new(GAP, BURST),
             failures: 0,
             not_before: None,
             due: None,

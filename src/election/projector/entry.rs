@@ -13,9 +13,15 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::super::Key;
+use super::super::pace::Pace;
 use super::super::writer::Projected;
 use super::job::Objects;
 use super::roster::{RosterKey, Rosters};
+
+/// How often what one election is projected to may be changed: so many times in a row, and then once
+/// in this time. An election that flaps must not flood the API server.
+const BURST: u32 = 16;
+const GAP: Duration = Duration::from_millis(250);
 
 /// What is known about one election.
 pub(super) struct Entry {
@@ -28,6 +34,7 @@ pub(super) struct Entry {
     pub(super) told: Option<(Option<i64>, Projection)>,
     /// When the first event came that is not carried out yet.
     pub(super) noticed: Option<Instant>,
+    pub(super) pace: Pace,
     pub(super) failures: u32,
     pub(super) due: Option<Instant>,
     pub(super) running: bool,
@@ -57,6 +64,7 @@ impl Entry {
             objects: Objects::default(),
             told: None,
             noticed: None,
+            pace: Pace::new(GAP, BURST),
             failures: 0,
             due: None,
             running: false,
@@ -103,6 +111,12 @@ impl Entry {
             },
             Err(what) => Some(Err(invalid(what))),
         }
+    }
+
+    /// Whether pods have to be labelled.
+    pub(super) fn labels_pods(&self) -> bool {
+        let projections = self.object.spec.projections.as_ref();
+        projections.is_some_and(|projections| projections.pod_labels.is_some())
     }
 
     /// When the Lease has to be renewed.
