@@ -169,7 +169,8 @@ impl Default for PodLabelsProjection {
 /// Unless `identityPattern` says otherwise, these are tried in order, and the first that fits a pod
 /// decides: the identity is a pod's name; a host in the identity, such as `10.1.2.3` in
 /// `10.1.2.3:8983_solr`, is a pod's IP address, its hostname or its name in DNS; a host in the
-/// leader's `address` is. If it fits several pods, the candidate is bound to none.
+/// leader's `address` is; the `clientAddress` of its session is. If it fits several pods, the
+/// candidate is bound to none.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodBinding {
@@ -178,7 +179,7 @@ pub struct PodBinding {
     pub selector: Option<LabelSelector>,
 
     /// A regular expression that finds the pod in the identity: the group `pod` is the pod's name,
-    /// the group `ip` its IP address. Nothing else is tried then. For example
+    /// the group `ip` its IP address. Nothing else but `clientAddress` is tried then. For example
     /// `^scheduler@(?P<pod>[^:]+):\d+$`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 1024))]

@@ -1,5 +1,7 @@
 //! Who of an election runs in which pod.
 
+use std::net::IpAddr;
+
 use super::{Binder, Binding, Claimant, PodFacts, Pods, Roles, Subject};
 
 /// The pods of an election's candidates.
@@ -19,7 +21,7 @@ pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
         let claimant = Claimant {
             identity: &leader.identity,
             address: leader.address.as_deref(),
-            connection: None,
+            connection: connection(leader.client_address.as_deref()),
         };
         binder.bind(&claimant, pods)
     });
@@ -33,7 +35,8 @@ pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
         let candidates = subject.status.candidates.iter().filter_map(|candidate| {
             let claimant = Claimant {
                 identity: &candidate.identity,
-                ..Claimant::default()
+                address: None,
+                connection: connection(candidate.client_address.as_deref()),
             };
             match binder.bind(&claimant, pods) {
                 Binding::Pod(name) => pods.get(&name),
@@ -47,4 +50,9 @@ pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
         leader,
         roles,
     }
+}
+
+/// Where a session is connected from, where the servers tell.
+fn connection(address: Option<&str>) -> Option<IpAddr> {
+    address?.parse().ok()
 }

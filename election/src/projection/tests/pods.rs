@@ -129,3 +129,18 @@ fn pods_that_changed_are_found_by_what_they_are_now() {
     assert_eq!(bound("10.0.0.9", None, &known), Binding::NotFound);
     assert_eq!(bound("a", None, &known), Binding::NotFound);
 }
+
+#[test]
+fn an_anonymous_leader_is_found_by_where_its_session_connects_from() {
+    let mut status = queue(&["0x10003f2a1b0004", "0x10003f2a1b0005"]);
+    status.leader.as_mut().unwrap().client_address = Some("10.0.0.2".to_owned());
+    status.candidates[1].client_address = Some("10.0.0.1".to_owned());
+    let subject = subject(projections(), status);
+    let pods = pods(&["a", "b"]);
+    let found = cast(&subject, &Binder::default(), &pods);
+    assert_eq!(found.leader, Some(is("b")));
+    let labels = PodLabelsProjection::default();
+    let (a, b) = (pods.get("a").unwrap(), pods.get("b").unwrap());
+    let roles = Roles::new(&labels, Some(b), [a].into_iter());
+    assert_eq!(found.roles, Some(roles));
+}
