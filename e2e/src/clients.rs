@@ -12,13 +12,16 @@ use serde_json::{Value, json};
 use crate::wait::until;
 use crate::world::World;
 
-/// The image with the client programs.
-const IMAGE: &str = "docker.io/bellwether/e2e-clients:dev";
-/// The pod that they run in.
-const POD: &str = "clients";
+/// The pod and the image of the programs that use client libraries.
+pub(crate) const CLIENTS: &str = "clients";
 
 /// A pod that runs one command in the image with the client programs.
 pub fn pod(name: &str, command: &[&str]) -> Value {
+    pod_of(CLIENTS, name, command)
+}
+
+/// A pod that runs one command in one of the tests' images.
+fn pod_of(image: &str, name: &str, command: &[&str]) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -31,8 +34,8 @@ pub fn pod(name: &str, command: &[&str]) -> Value {
                 "seccompProfile": { "type": "RuntimeDefault" },
             },
             "containers": [{
-                "name": "clients",
-                "image": IMAGE,
+                "name": image,
+                "image": format!("docker.io/bellwether/e2e-{image}:dev"),
                 "imagePullPolicy": "IfNotPresent",
                 "command": command,
                 "securityContext": {
@@ -44,23 +47,26 @@ pub fn pod(name: &str, command: &[&str]) -> Value {
     })
 }
 
-/// The pod that client programs run in, as one process each.
+/// A pod that programs run in, as one process each.
 #[derive(Clone, Copy, Debug)]
 pub struct Clients<'w> {
     world: &'w World,
+    pod: &'static str,
 }
 
 impl<'w> Clients<'w> {
-    pub(crate) fn start(world: &'w World) -> Result<Self> {
-        let pod = pod(POD, &["sleep", "infinity"]);
+    /// Starts the pod of this name, which is also its image's.
+    pub(crate) fn start(world: &'w World, name: &'static str) -> Result<Self> {
+        let pod = pod_of(name, name, &["sleep", "infinity"]);
         // The namespace's service account comes a moment after the namespace.
         until(
-            "the clients' pod is accepted",
+            &format!("the pod {name} is accepted"),
             Duration::from_secs(30),
             || world.apply(&pod).map_err(|e| e.to_string()),
         )?;
-        until("the clients' pod runs", Duration::from_secs(90), || {
-            let pod = world.pods.get(POD).ok_or("it is not there".to_owned())?;
+        let runs = format!("the pod {name} runs");
+        until(&runs, Duration::from_secs(90), || {
+            let pod = world.pods.get(name).ok_or("it is not there".to_owned())?;
             let ready = pod["status"]["conditions"].as_array().into_iter().flatten();
             let mut ready = ready.filter(|c| c["type"] == "Ready" && c["status"] == "True");
             ready
@@ -68,13 +74,13 @@ impl<'w> Clients<'w> {
                 .map(|_| ())
                 .ok_or_else(|| format!("phase {}", pod["status"]["phase"]))
         })?;
-        Ok(Self { world })
+        Ok(Self { world, pod: name })
     }
 
     /// Starts a program and waits for its first line.
     pub fn spawn(&self, id: &str, command: &[&str]) -> Result<Client<'w>> {
         let ns = self.world.namespace.as_str();
-        let mut arguments = vec!["-n", ns, "exec", POD, "--"];
+        let mut arguments = vec!["-n", ns, "exec", self.pod, "--"];
         arguments.extend(command);
         let mut child = self
             .world
@@ -113,6 +119,7 @@ impl<'w> Clients<'w> {
         }
         let client = Client {
             world: self.world,
+            pod: self.pod,
             id: id.to_owned(),
             child: Mutex::new(child),
             lines,
@@ -132,21 +139,21 @@ impl<'w> Clients<'w> {
 
     /// Starts a Java program of the image with hosts, path and identity.
     pub fn java(&self, id: &str, class: &str, hosts: &str, path: &str) -> Result<Client<'w>> {
-        let java = [
-            "java",
-            "-Xmx48m",
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-        ];
-        let mut command = java.to_vec();
-        command.extend([class, hosts, path, id]);
+        self.java_with(id, &["-Xmx48m"], &[class, hosts, path, id])
+    }
+
+    /// Starts a Java program of the image with options of its own: its class, and its arguments.
+    pub fn java_with(&self, id: &str, options: &[&str], program: &[&str]) -> Result<Client<'w>> {
+        let mut command = vec!["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+        command.extend(options);
+        command.extend(program);
         self.spawn(id, &command)
     }
 
     /// Runs a program to its end and returns what it printed; its exit code does not matter.
     pub fn output(&self, command: &[&str]) -> Result<String> {
         let ns = self.world.namespace.as_str();
-        let mut arguments = vec!["-n", ns, "exec", POD, "--"];
+        let mut arguments = vec!["-n", ns, "exec", self.pod, "--"];
         arguments.extend(command);
         let output = self.world.kubectl.output(&arguments)?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -162,6 +169,7 @@ impl<'w> Clients<'w> {
 #[derive(Debug)]
 pub struct Client<'w> {
     world: &'w World,
+    pod: &'static str,
     id: String,
     child: Mutex<Child>,
     lines: Arc<Mutex<Vec<Value>>>,
@@ -221,7 +229,7 @@ impl Client<'_> {
             .event("started")
             .context("the client has not started")?;
         let pid = started["pid"].to_string();
-        self.world.run(&["exec", POD, "--", "kill", signal, &pid])?;
+        self.world.run(&["exec", self.pod, "--", "kill", signal, &pid])?;
         Ok(())
     }
 

@@ -158,6 +158,52 @@ impl<'w> Election<'w> {
         })
     }
 
+    /// Waits until the status says what anonymous candidates, who know only of themselves, say together:
+    /// exactly one of them leads, and the leader's session is one of its own; each of the others waits,
+    /// with a session of its own.
+    pub fn wait_agrees_on_sessions(&self, clients: &[&Client<'_>]) -> Result<(Value, String)> {
+        let what = format!("the status of {} and {} agree", self.name, clients.len());
+        until(&what, PATIENCE, || {
+            let status = self.status()?;
+            let synced = self.condition("Synced")?;
+            if synced.0 != "True" {
+                return Err(format!("Synced is {synced:?}"));
+            }
+            let candidates = status["candidates"].as_array().into_iter().flatten();
+            let candidates: Vec<&Value> = candidates.map(|c| &c["sessionID"]).collect();
+            let mut leaders = Vec::new();
+            for client in clients {
+                let view = client
+                    .last_view()
+                    .ok_or("a client has no view yet".to_owned())?;
+                let own = view["sessions"].as_array().into_iter().flatten();
+                let own: Vec<&Value> = own.collect();
+                let nodes = candidates.iter().filter(|session| own.contains(session));
+                if nodes.count() != 1 {
+                    return Err(format!(
+                        "{} has {own:?} of {candidates:?}, which is not one",
+                        client.id()
+                    ));
+                }
+                let leads = view["hasLeadership"] == true;
+                if leads != own.contains(&&status["leader"]["sessionID"]) {
+                    return Err(format!(
+                        "{} with {own:?} says that it leads: {leads}; the status says {}",
+                        client.id(),
+                        status["leader"]
+                    ));
+                }
+                if leads {
+                    leaders.push(client.id().to_owned());
+                }
+            }
+            match &leaders[..] {
+                [leader] if candidates.len() == clients.len() => Ok((status.clone(), leader.clone())),
+                _ => Err(format!("{leaders:?} lead of {candidates:?}")),
+            }
+        })
+    }
+
     /// The leader's fencing token in a status.
     pub fn token(status: &Value) -> u64 {
         let text = status["leader"]["fencingToken"].as_str();

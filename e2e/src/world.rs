@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 
-use crate::clients::Clients;
+use crate::clients::{CLIENTS, Clients};
 use crate::election::Election;
 use crate::ensemble::Ensemble;
 use crate::kubectl::Kubectl;
@@ -130,7 +130,12 @@ impl World {
 
     /// The pod that client programs run in.
     pub fn clients(&self) -> Result<Clients<'_>> {
-        Clients::start(self)
+        Clients::start(self, CLIENTS)
+    }
+
+    /// The pod that the processes of a whole application run in; its image is of that name.
+    pub fn application(&self, name: &'static str) -> Result<Clients<'_>> {
+        Clients::start(self, name)
     }
 
     /// Kills every operator process without notice: with SIGKILL where the tests run beside the
@@ -208,7 +213,7 @@ impl World {
         part("pods", &["-n", ns, "describe", "pods"]);
         for pod in self.pods.all() {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            if name == "clients" {
+            if !name.starts_with("main-") {
                 continue;
             }
             let log = |title: &str, container: &str, previous: bool| {

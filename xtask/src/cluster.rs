@@ -11,6 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
+mod applications;
 mod cgroup;
 mod config;
 mod control_plane;
@@ -284,8 +285,10 @@ impl Cluster {
     pub(crate) fn load_test_images(&self) -> Result<()> {
         let artifacts = lifecycle::build(&self.paths)?;
         progress::say("bringing the test images to the nodes ...");
-        self.load(&artifacts.archives.servers)?;
-        self.load(&artifacts.archives.clients)
+        for archive in artifacts.archives.all() {
+            self.load(archive)?;
+        }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 final class MutexClient {
     public static void main(String[] args) throws Exception {
         String id = args[2];
-        CuratorFramework client = Say.connect(args[0]);
+        CuratorFramework client = Curator.connect(args[0]);
         InterProcessMutex mutex = new InterProcessMutex(client, args[1]) {
             @Override
             protected byte[] getLockNodeBytes() {

@@ -1,26 +1,14 @@
-import ch.qos.logback.classic.Level;
-import ch.qos.logback.classic.Logger;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
-import org.apache.curator.RetryPolicy;
-import org.apache.curator.framework.CuratorFramework;
-import org.apache.curator.framework.CuratorFrameworkFactory;
-import org.apache.curator.retry.RetryForever;
-import org.slf4j.LoggerFactory;
 
-/** What the Java clients share: JSON lines on standard output, a client, and a clean stop. */
+/** What the Java programs share: JSON lines on standard output, and a clean stop. */
 final class Say {
     /** Counted down by SIGTERM. */
     static final CountDownLatch STOP = new CountDownLatch(1);
-
-    static {
-        // Standard output is for the JSON lines alone.
-        ((Logger) LoggerFactory.getLogger(Logger.ROOT_LOGGER_NAME)).setLevel(Level.OFF);
-    }
 
     private Say() {}
 
@@ -39,26 +27,18 @@ final class Say {
         line("started", Map.of("pid", ProcessHandle.current().pid(), "id", id));
     }
 
-    /** A started client. */
-    static CuratorFramework connect(String hosts) {
-        int session = Integer.getInteger("session", 6000);
-        RetryPolicy retry = new RetryForever(200);
-        CuratorFramework client = CuratorFrameworkFactory.newClient(hosts, session, 5000, retry);
-        client.getConnectionStateListenable().addListener(
-                (c, state) -> line("connection", Map.of("state", state.toString().toLowerCase())));
-        client.start();
-        return client;
-    }
-
-    /** What a candidate's own library says. */
+    /** What a candidate's own library or application says. */
     static final class View {
         String leader;
         final List<String> queue = new ArrayList<>();
         boolean hasLeadership;
+        /** The candidate's own sessions, where they are all that tells who it is. */
+        final List<String> sessions = new ArrayList<>();
 
         String json() {
             return "\"leader\": " + value(leader) + ", \"queue\": " + value(queue)
-                    + ", \"hasLeadership\": " + hasLeadership;
+                    + ", \"hasLeadership\": " + hasLeadership
+                    + (sessions.isEmpty() ? "" : ", \"sessions\": " + value(sessions));
         }
     }
 

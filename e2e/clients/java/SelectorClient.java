@@ -8,7 +8,7 @@ import org.apache.curator.framework.recipes.leader.Participant;
 final class SelectorClient {
     public static void main(String[] args) throws Exception {
         String id = args[2];
-        CuratorFramework client = Say.connect(args[0]);
+        CuratorFramework client = Curator.connect(args[0]);
         LeaderSelector selector = new LeaderSelector(client, args[1],
                 new LeaderSelectorListenerAdapter() {
                     @Override

@@ -3,6 +3,7 @@
 //! `cargo xtask test` starts the cluster, installs the chart and sets `BELLWETHER_KUBECTL`. Without
 //! that variable there is nothing to test on, and no test runs.
 
+mod applications;
 mod capacity;
 mod changes;
 mod connections;
@@ -90,6 +91,9 @@ const TESTS: &[Test] = tests![
     0 projections::what_is_wrong_about_projections_is_refused,
     1 projections::a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind,
     1 projections::a_service_and_labels_of_pods_follow_the_leader,
+    3 applications::kafka_status_equals_what_the_brokers_report,
+    3 applications::spark_status_equals_what_the_masters_report,
+    2 applications::patroni_status_equals_what_its_members_are_told,
     4 elections::curator_status_equals_what_curator_itself_reports,
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `docker.io/bellwether/pause:1` | holds a pod's namespaces |
 //! | `docker.io/library/zookeeper:VERSION` | Apache's jars with the official image's contract |
-//! | `docker.io/bellwether/e2e-clients:dev` | kazoo and Curator, with the programs of the tests |
+//! | `docker.io/bellwether/e2e-clients:dev` | kazoo, Curator and others, with the programs of the tests |
+//! | `docker.io/bellwether/e2e-APPLICATION:dev` | whole applications: see [`applications`] |
 
 use std::{
     fs,
@@ -16,6 +17,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::{
+    applications,
     config::PAUSE_IMAGE,
     hash::{self, Inputs},
     jars,
@@ -28,29 +30,41 @@ use crate::{process, progress};
 /// Changes when the way of building does.
 const RECIPE: &str = "1";
 
-/// The user of both images, as in the official one.
-const USER: u32 = 1000;
+/// The user of the images, as in ZooKeeper's official one.
+pub(super) const USER: u32 = 1000;
 
 /// The image with the clients of the tests.
 pub(crate) const CLIENTS_IMAGE: &str = "docker.io/bellwether/e2e-clients:dev";
 
 /// Debian's release in the images.
 const RELEASE: &str = "bookworm";
+/// The version of that release's Python.
+const PYTHON: &str = "3.11";
 
-const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(super) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// The built archives. Their names change with their content.
 #[derive(Clone, Debug)]
 pub(crate) struct Archives {
     /// `pause` and ZooKeeper, which rarely change.
     pub(crate) servers: PathBuf,
+    /// Whole applications, which are large.
+    pub(crate) applications: PathBuf,
     /// The clients, which change with the tests.
     pub(crate) clients: PathBuf,
+}
+
+impl Archives {
+    /// All of them; those that change rarely come first.
+    pub(crate) fn all(&self) -> [&Path; 3] {
+        [&self.servers, &self.applications, &self.clients]
+    }
 }
 
 struct Keys {
     rootfs: String,
     servers: String,
+    applications: String,
     libraries: String,
     clients: String,
 }
@@ -68,6 +82,7 @@ impl Keys {
         let servers = inputs("zookeeper", &rootfs)?
             .tree(&recipes.join("pause"))?
             .key()?;
+        let applications = applications::key(paths, &rootfs)?;
         let libraries = inputs("clients", &rootfs)?.key()?;
         let clients = Inputs::default()
             .value("base", &libraries)
@@ -76,6 +91,7 @@ impl Keys {
         Ok(Self {
             rootfs,
             servers,
+            applications,
             libraries,
             clients,
         })
@@ -84,6 +100,9 @@ impl Keys {
     fn archives(&self, paths: &Paths) -> Archives {
         Archives {
             servers: paths.cache.join(format!("servers-{}.tar", self.servers)),
+            applications: paths
+                .cache
+                .join(format!("applications-{}.tar", self.applications)),
             clients: paths.cache.join(format!("clients-{}.tar", self.clients)),
         }
     }
@@ -92,7 +111,7 @@ impl Keys {
 /// Where the archives are, and whether they are there.
 pub(crate) fn locate(paths: &Paths) -> Result<(Archives, bool)> {
     let archives = Keys::of(paths)?.archives(paths);
-    let built = archives.servers.exists() && archives.clients.exists();
+    let built = archives.all().iter().all(|archive| archive.exists());
     Ok((archives, built))
 }
 
@@ -100,19 +119,22 @@ pub(crate) fn locate(paths: &Paths) -> Result<(Archives, bool)> {
 pub(crate) fn build(paths: &Paths) -> Result<Archives> {
     let keys = Keys::of(paths)?;
     let archives = keys.archives(paths);
-    if archives.servers.exists() && archives.clients.exists() {
+    if archives.all().iter().all(|archive| archive.exists()) {
         return Ok(archives);
     }
     let rootfs = build_rootfs(paths, &keys.rootfs)?;
-    let builder = Builder {
+    let base = Base {
         paths,
-        base: Layer::from_archive(&rootfs)?,
+        layer: Layer::from_archive(&rootfs)?,
     };
     if !archives.servers.exists() {
-        builder.build_servers(&archives.servers)?;
+        base.build_servers(&archives.servers)?;
+    }
+    if !archives.applications.exists() {
+        applications::build(&base, &archives.applications)?;
     }
     if !archives.clients.exists() {
-        builder.build_clients(&keys, &archives.clients)?;
+        base.build_clients(&keys, &archives.clients)?;
     }
     Ok(archives)
 }
@@ -157,14 +179,16 @@ fn words_of(text: &str) -> Vec<Vec<&str>> {
         .collect()
 }
 
-struct Builder<'a> {
-    paths: &'a Paths,
-    base: Layer,
+/// What all images but `pause` are built on.
+pub(super) struct Base<'a> {
+    pub(super) paths: &'a Paths,
+    /// Debian with a Java runtime.
+    pub(super) layer: Layer,
 }
 
-impl Builder<'_> {
+impl Base<'_> {
     /// An empty directory to build in.
-    fn work(&self, name: &str) -> Result<PathBuf> {
+    pub(super) fn work(&self, name: &str) -> Result<PathBuf> {
         let directory = self.paths.cache.join("work").join(name);
         seed::remove(&directory)?;
         fs::create_dir_all(&directory)?;
@@ -234,7 +258,7 @@ impl Builder<'_> {
         let layer = Layer::from_tree(&tree, &work.join(format!("zookeeper-{version}.tar")))?;
         Ok(Image {
             name: format!("docker.io/library/zookeeper:{version}"),
-            layers: vec![self.base.clone(), layer],
+            layers: vec![self.layer.clone(), layer],
             config: json!({
                 "Env": [
                     format!("PATH=/{name}/bin:{SYSTEM_PATH}"),
@@ -257,7 +281,7 @@ impl Builder<'_> {
     /// Takes one file out of the lowest layer.
     fn copy_from_base(&self, file: &Path, to: &Path) -> Result<()> {
         let mut tar = process::command("tar", ["--extract", "--to-stdout", "--file"]);
-        tar.arg(self.base.file())
+        tar.arg(self.layer.file())
             .arg(format!(".{}", file.display()));
         fs::write(to, process::output(&mut tar)?)?;
         Ok(fs::set_permissions(to, fs::Permissions::from_mode(0o755))?)
@@ -279,15 +303,18 @@ impl Builder<'_> {
             &self.paths.build_log("curator"),
         )?;
         jars::remove_foreign_libraries(&tree.join("clients/lib"))?;
-        let mut pip = process::command("pip3", ["install", "--no-compile", "--target"]);
+        let mut pip = process::command("pip3", ["install", "--no-compile", "--no-deps"]);
+        // For the Python of the image, whatever the host's is.
+        pip.args(["--only-binary=:all:", "--implementation=cp"]);
+        pip.arg(format!("--python-version={PYTHON}"));
+        pip.args(["--require-hashes", "--target"]);
         pip.arg(tree.join("clients/python")).arg("--requirement");
         pip.arg(recipe.join("requirements.txt"));
         // The host may forbid pip to touch its own Python: this does not.
         pip.env("PIP_BREAK_SYSTEM_PACKAGES", "1");
-        progress::long_step("fetching kazoo", &mut pip, &self.paths.build_log("kazoo"))?;
-        let partial = archive.with_extension("partial");
-        Layer::from_tree(&tree, &partial)?;
-        fs::rename(&partial, &archive)?;
+        let log = self.paths.build_log("python");
+        progress::long_step("fetching kazoo and Patroni", &mut pip, &log)?;
+        pack(&work, &archive)?;
         Ok(archive)
     }
 
@@ -296,9 +323,7 @@ impl Builder<'_> {
         let work = self.work("clients")?;
         let (tree, jars) = (work.join("tree"), work.join("libraries"));
         fs::create_dir_all(tree.join("clients/classes"))?;
-        fs::create_dir_all(&jars)?;
-        let mut unpack = process::command("tar", ["--extract", "--file"]);
-        process::run(unpack.arg(&libraries).arg("--directory").arg(&jars))?;
+        unpack(&libraries, &jars)?;
         let sources = self.paths.clients();
         for file in hash::files_below(&sources)? {
             let relative = file.strip_prefix(&sources)?;
@@ -307,14 +332,14 @@ impl Builder<'_> {
             fs::copy(&file, &to)?;
         }
         compile_java(
-            &sources,
+            &java_below(&sources)?,
             &jars.join("clients/lib"),
             &tree.join("clients/classes"),
         )?;
         let image = Image {
             name: CLIENTS_IMAGE.to_owned(),
             layers: vec![
-                self.base.clone(),
+                self.layer.clone(),
                 Layer::from_archive(&libraries)?,
                 Layer::from_tree(&tree, &work.join("clients.tar"))?,
             ],
@@ -322,7 +347,7 @@ impl Builder<'_> {
                 "User": format!("{USER}:{USER}"),
                 "Env": [
                     format!("PATH={SYSTEM_PATH}"),
-                    "CLASSPATH=/clients/lib/*:/clients/classes",
+                    "CLASSPATH=/clients/lib/*:/clients/classes:/clients/java",
                     "PYTHONPATH=/clients/python:/clients",
                     "PYTHONUNBUFFERED=1",
                     "PYTHONDONTWRITEBYTECODE=1",
@@ -335,22 +360,39 @@ impl Builder<'_> {
     }
 }
 
-fn finish(images: &[Image], work: &Path, archive: &Path) -> Result<()> {
+/// Writes an archive of images and removes what they were made from.
+pub(super) fn finish(images: &[Image], work: &Path, archive: &Path) -> Result<()> {
     let partial = archive.with_extension("partial");
     oci::write_archive(images, work, &partial)?;
     fs::rename(&partial, archive)?;
     seed::remove(work)
 }
 
-fn compile_java(sources: &Path, jars: &Path, classes: &Path) -> Result<()> {
-    let files: Vec<PathBuf> = hash::files_below(sources)?
-        .into_iter()
-        .filter(|file| {
-            file.extension()
-                .is_some_and(|extension| extension == "java")
-        })
-        .collect();
-    if files.is_empty() {
+/// Makes a layer of the directory `tree` in `work`, and removes `work`.
+pub(super) fn pack(work: &Path, archive: &Path) -> Result<()> {
+    let partial = archive.with_extension("partial");
+    Layer::from_tree(&work.join("tree"), &partial)?;
+    fs::rename(&partial, archive)?;
+    seed::remove(work)
+}
+
+/// The files of a layer, below a new directory.
+pub(super) fn unpack(layer: &Path, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory)?;
+    let mut tar = process::command("tar", ["--extract", "--file"]);
+    process::run(tar.arg(layer).arg("--directory").arg(directory))
+}
+
+/// The Java sources below a directory.
+pub(super) fn java_below(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = hash::files_below(directory)?;
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "java"));
+    Ok(files)
+}
+
+/// Compiles programs against the jars of a directory.
+pub(super) fn compile_java(sources: &[PathBuf], jars: &Path, classes: &Path) -> Result<()> {
+    if sources.is_empty() {
         return Ok(());
     }
     let mut javac = process::command("javac", ["--release", "17", "-nowarn", "-cp"]);
@@ -358,7 +400,7 @@ fn compile_java(sources: &Path, jars: &Path, classes: &Path) -> Result<()> {
         .arg(format!("{}/*", jars.display()))
         .arg("-d")
         .arg(classes)
-        .args(files);
+        .args(sources);
     process::run(&mut javac)
 }
 

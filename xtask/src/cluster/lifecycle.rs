@@ -50,19 +50,20 @@ pub(crate) fn build(paths: &Paths) -> Result<Artifacts> {
     }
     let programs = programs::build(paths)?;
     let archives = images::build(paths)?;
-    let servers = seed_of(paths, &[&archives.servers])?;
-    if !servers.exists() {
-        seed::build(None, &archives.servers, &servers)?;
+    let all = archives.all();
+    let mut seeds: Vec<PathBuf> = Vec::new();
+    for count in 1..=all.len() {
+        let seed = seed_of(paths, &all[..count])?;
+        if !seed.exists() {
+            // Each archive brings its own layers; those that it shares with the ones before are there.
+            let base = seeds.last().map(PathBuf::as_path);
+            seed::build(base, all[count - 1], &seed)?;
+        }
+        seeds.push(seed);
     }
-    let seed = seed_of(paths, &[&archives.servers, &archives.clients])?;
-    if !seed.exists() {
-        // The clients' archive brings its own layers; what it shares with the servers is there.
-        seed::build(Some(&servers), &archives.clients, &seed)?;
-    }
-    forget_old(
-        paths,
-        &[&archives.servers, &archives.clients, &servers, &seed],
-    )?;
+    let used = all.iter().copied().chain(seeds.iter().map(PathBuf::as_path));
+    forget_old(paths, &used.collect::<Vec<_>>())?;
+    let seed = seeds.pop().context("there are archives")?;
     Ok(Artifacts {
         programs,
         archives,
@@ -94,7 +95,7 @@ fn forget_old(paths: &Paths, used: &[&Path]) -> Result<()> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        let ours = ["servers-", "clients-", "seed-"]
+        let ours = ["servers-", "applications-", "clients-", "seed-"]
             .iter()
             .any(|kind| name.starts_with(kind));
         let age = now

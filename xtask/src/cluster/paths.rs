@@ -59,6 +59,11 @@ impl Paths {
         self.repository.join("e2e/clients")
     }
 
+    /// The sources of the programs that run whole applications in pods.
+    pub(crate) fn applications(&self) -> PathBuf {
+        self.repository.join("e2e/applications")
+    }
+
     /// Logs of what was built.
     pub(crate) fn build_log(&self, name: &str) -> PathBuf {
         self.cache.join("log").join(format!("{name}.log"))

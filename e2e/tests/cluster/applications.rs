@@ -1,0 +1,147 @@
+//! The mirror against whole applications: the status says what the application itself reports.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bellwether_e2e::clients::Client;
+use bellwether_e2e::election::Election;
+use bellwether_e2e::ensemble::Ensemble;
+use bellwether_e2e::wait::until;
+use bellwether_e2e::world::World;
+use serde_json::{Value, json};
+
+/// Takes out the process that leads, as the status says.
+fn take_leader<'w>(status: &Value, processes: &mut Vec<Client<'w>>) -> Result<Client<'w>> {
+    let leader = &status["leader"]["identity"];
+    let place = processes.iter().position(|process| leader == process.id());
+    let place = place.with_context(|| format!("{leader} is none of ours"))?;
+    Ok(processes.remove(place))
+}
+
+/// Another one leads than before, by a new node.
+fn ensure_succession(before: &Value, after: &Value) -> Result<()> {
+    let (old, new) = (&before["leader"], &after["leader"]);
+    ensure!(
+        old["identity"] != new["identity"],
+        "{old} still leads: {new}"
+    );
+    ensure!(
+        after["previousLeader"]["identity"] == old["identity"],
+        "{old} led before: {after}"
+    );
+    ensure!(
+        Election::token(after) > Election::token(before),
+        "the fencing token did not grow: {old} then {new}"
+    );
+    ensure!(
+        after["leaderTransitions"].as_i64() > before["leaderTransitions"].as_i64(),
+        "leaderTransitions did not grow: {before} then {after}"
+    );
+    Ok(())
+}
+
+/// Kafka's brokers say who the controller is, and one of them that it is the controller.
+pub(crate) fn kafka_status_equals_what_the_brokers_report(world: &World) -> Result<()> {
+    let pod = world.application("kafka")?;
+    let hosts = format!("{}/kafka", world.small_ensemble(1)?.members(1));
+    let dialect = json!({ "type": "SingleJson", "json": { "pointers": ["/brokerid"] } });
+    let election = world.election("controller", "/kafka/controller", dialect)?;
+    let start = |id: &str| {
+        let port = format!("909{id}");
+        let program = ["KafkaBroker", &hosts, id, &port];
+        pod.java_with(id, &["-Xmx160m"], &program)
+    };
+    let mut brokers = vec![start("1")?, start("2")?];
+    let mut before = election.wait_agrees(&brokers.iter().collect::<Vec<_>>(), 1)?;
+    // Each of the two takes over once, and a broker that comes back changes nothing.
+    for _ in 0..2 {
+        let controller = take_leader(&before, &mut brokers)?;
+        controller.kill()?;
+        let after = election.wait_agrees(&brokers.iter().collect::<Vec<_>>(), 1)?;
+        ensure_succession(&before, &after)?;
+        brokers.push(start(controller.id())?);
+        before = election.wait_agrees(&brokers.iter().collect::<Vec<_>>(), 1)?;
+        ensure!(
+            before["leader"] == after["leader"] && before["terms"] == after["terms"],
+            "a broker that came back changed the election: {after} then {before}"
+        );
+    }
+    Ok(())
+}
+
+/// Spark's masters are an anonymous election: each says only whether it is alive or on standby, and
+/// what its sessions are.
+pub(crate) fn spark_status_equals_what_the_masters_report(world: &World) -> Result<()> {
+    let pod = world.application("spark")?;
+    // Spark asks for sessions of a minute; what the ensemble grants decides how soon a death is seen.
+    let mut spec = Ensemble::small(1);
+    spec["config"]["maxSessionTimeout"] = json!(6000);
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(1)?;
+    let hosts = ensemble.members(1);
+    let dialect = json!({ "type": "CuratorLatch" });
+    let election = world.election("masters", "/spark/leader_election", dialect)?;
+    let start = |id: &str, port: &str| {
+        let program = ["SparkMaster", &hosts, "/spark", id, port];
+        pod.java_with(id, &["-Xmx128m"], &program)
+    };
+    let mut masters = vec![start("m1", "7071")?, start("m2", "7072")?];
+    let all = masters.iter().collect::<Vec<_>>();
+    let (mut before, mut leader) = election.wait_agrees_on_sessions(&all)?;
+    // The second takes over from the first, and one that came later from the second.
+    for (id, port) in [("m3", "7073"), ("m4", "7074")] {
+        masters.push(start(id, port)?);
+        election.wait_agrees_on_sessions(&masters.iter().collect::<Vec<_>>())?;
+        let place = masters.iter().position(|master| master.id() == leader);
+        masters.remove(place.context("no such master")?).kill()?;
+        let (after, next) =
+            election.wait_agrees_on_sessions(&masters.iter().collect::<Vec<_>>())?;
+        ensure_succession(&before, &after)?;
+        (before, leader) = (after, next);
+    }
+    Ok(())
+}
+
+/// Patroni's members take the leader key; one that comes back with the name of the leader has to make
+/// the key anew, which is another term of the same leader.
+pub(crate) fn patroni_status_equals_what_its_members_are_told(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let dialect = json!({ "type": "SingleText" });
+    let election = world.election("patroni", "/service/batman/leader", dialect)?;
+    let start = |id: &str| {
+        let arguments = ["--hosts", &hosts, "--scope", "batman", "--id", id];
+        clients.python(id, "patroni_member.py", &arguments)
+    };
+    let mut members = vec![start("pg-a")?, start("pg-b")?];
+    let first = election.wait_agrees(&members.iter().collect::<Vec<_>>(), 1)?;
+    take_leader(&first, &mut members)?.kill()?;
+    let second = election.wait_agrees(&members.iter().collect::<Vec<_>>(), 1)?;
+    ensure_succession(&first, &second)?;
+
+    // At once, so that the key of the process before is still there; nobody else is there to take it.
+    let leader = take_leader(&second, &mut members)?;
+    leader.kill()?;
+    members.push(start(leader.id())?);
+    until("the key is a new one", Duration::from_secs(60), || {
+        let token = Election::token(&election.status()?);
+        let old = Election::token(&second);
+        if token > old {
+            Ok(())
+        } else {
+            Err(format!("the token is {token}, it was {old}"))
+        }
+    })?;
+    let third = election.wait_agrees(&members.iter().collect::<Vec<_>>(), 1)?;
+    ensure!(
+        third["leaderTransitions"] == second["leaderTransitions"]
+            && third["terms"].as_i64() > second["terms"].as_i64(),
+        "another term of the same leader: {second} then {third}"
+    );
+
+    members.push(start("pg-c")?);
+    let leader = take_leader(&third, &mut members)?;
+    leader.stop()?;
+    let last = election.wait_agrees(&members.iter().collect::<Vec<_>>(), 1)?;
+    ensure_succession(&third, &last)
+}
