@@ -15,6 +15,9 @@ def main():
     parser.add_argument("--path", required=True)
     parser.add_argument("--id", required=True)
     parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
+    parser.add_argument(
+        "--persistent", action="store_true", help="wait with a node that outlives the session"
+    )
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)
@@ -24,7 +27,7 @@ def main():
     def run():
         while not stop.is_set() and not held.is_set():
             try:
-                if lock.acquire():
+                if lock.acquire(ephemeral=not arguments.persistent):
                     held.set()
                     say("leader", id=arguments.id)
             except KazooException as error:

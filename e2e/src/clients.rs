@@ -142,6 +142,12 @@ impl<'w> Clients<'w> {
         self.java_with(id, &["-Xmx48m"], &[class, hosts, path, id])
     }
 
+    /// Starts the Go program of the image: a holder of the lock at this path.
+    pub fn go_lock(&self, id: &str, hosts: &str, path: &str) -> Result<Client<'w>> {
+        let program = "/clients/go_lock";
+        self.spawn(id, &[program, "-hosts", hosts, "-path", path, "-id", id])
+    }
+
     /// Starts a Java program of the image with options of its own: its class, and its arguments.
     pub fn java_with(&self, id: &str, options: &[&str], program: &[&str]) -> Result<Client<'w>> {
         let mut command = vec!["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
@@ -229,7 +235,8 @@ impl Client<'_> {
             .event("started")
             .context("the client has not started")?;
         let pid = started["pid"].to_string();
-        self.world.run(&["exec", self.pod, "--", "kill", signal, &pid])?;
+        self.world
+            .run(&["exec", self.pod, "--", "kill", signal, &pid])?;
         Ok(())
     }
 

@@ -198,7 +198,9 @@ impl<'w> Election<'w> {
                 }
             }
             match &leaders[..] {
-                [leader] if candidates.len() == clients.len() => Ok((status.clone(), leader.clone())),
+                [leader] if candidates.len() == clients.len() => {
+                    Ok((status.clone(), leader.clone()))
+                }
                 _ => Err(format!("{leaders:?} lead of {candidates:?}")),
             }
         })

@@ -1,10 +1,16 @@
 //! The mirror against the client libraries: the status says what the library itself says.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use bellwether_e2e::clients::Client;
 use bellwether_e2e::election::Election;
+use bellwether_e2e::ensemble::Ensemble;
+use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
+
+const PATIENCE: Duration = Duration::from_secs(90);
 
 /// One election with its candidates.
 struct Contest<'w> {
@@ -78,17 +84,13 @@ fn compare(world: &World, mut contests: Vec<Contest<'_>>) -> Result<()> {
         .unwrap_or_default()
         .to_owned();
     world.run(&["delete", "pod", &leader, "--wait=false"])?;
-    bellwether_e2e::wait::until(
-        "ZooKeeper has another leader",
-        std::time::Duration::from_secs(90),
-        || {
-            let object = world.ensembles.get("main").unwrap_or_default();
-            match object["status"]["leader"].as_str() {
-                Some(other) if other != leader => Ok(()),
-                other => Err(format!("{other:?}")),
-            }
-        },
-    )?;
+    until("ZooKeeper has another leader", PATIENCE, || {
+        let object = world.ensembles.get("main").unwrap_or_default();
+        match object["status"]["leader"].as_str() {
+            Some(other) if other != leader => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })?;
     for contest in &mut contests {
         contest.agree()?;
     }
@@ -141,4 +143,141 @@ pub(crate) fn kazoo_status_equals_what_kazoo_itself_reports(world: &World) -> Re
         });
     }
     compare(world, contests)
+}
+
+/// Locks are elections too: go-zookeeper's, and Curator's mutex.
+pub(crate) fn lock_status_equals_what_go_zookeeper_and_curator_report(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let ensemble = world.small_ensemble(3)?;
+    let hosts = ensemble.members(3);
+    let mut go = Vec::new();
+    let mut mutex = Vec::new();
+    for id in ["a", "b", "c"] {
+        go.push(clients.go_lock(&format!("go-{id}"), &hosts, "/go/lock")?);
+        let id = format!("mutex-{id}");
+        mutex.push(clients.java(&id, "MutexClient", &hosts, "/curator/mutex")?);
+    }
+    let contest = |name, path, dialect: &str, candidates| {
+        Ok::<_, anyhow::Error>(Contest {
+            election: world.election(name, path, json!({ "type": dialect }))?,
+            candidates,
+            token: 0,
+        })
+    };
+    compare(
+        world,
+        vec![
+            contest("go", "/go/lock", "GoZkLock", go)?,
+            contest("mutex", "/curator/mutex", "CuratorLock", mutex)?,
+        ],
+    )
+}
+
+/// kazoo's lock without an ephemeral node: who held it when its process died holds it still, until
+/// somebody removes the node. kazoo says the same, and the status says what is odd.
+pub(crate) fn a_lock_that_outlives_its_holder_is_shown_as_held(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let election = world.election("lasting", "/kazoo/lasting", json!({ "type": "Kazoo" }))?;
+    let start = |id: &str, more: &[&str]| {
+        let mut arguments = vec!["--hosts", &hosts, "--path", "/kazoo/lasting", "--id", id];
+        arguments.extend(more);
+        clients.python(id, "kazoo_lock.py", &arguments)
+    };
+    let holder = start("holder", &["--persistent"])?;
+    holder.wait_event("leader")?;
+    let second = start("second", &[])?;
+    election.wait_agrees(&[&holder, &second], 2)?;
+    let third = start("third", &[])?;
+    let before = election.wait_agrees(&[&holder, &second, &third], 3)?;
+    election.wait_condition("QueueHealthy", "False", "NonEphemeral")?;
+
+    // The holder's session ends no later than the third's, whose end can be seen.
+    holder.kill()?;
+    third.kill()?;
+    let held = election.wait_queue(&["holder", "second"])?;
+    ensure!(held["leader"] == before["leader"], "{before} then {held}");
+    until("kazoo says the same", PATIENCE, || {
+        let view = second.last_view().unwrap_or_default();
+        let same = view["leader"] == "holder" && view["queue"] == json!(["holder", "second"]);
+        if same && view["hasLeadership"] == false {
+            Ok(())
+        } else {
+            Err(view.to_string())
+        }
+    })?;
+    election.wait_condition("QueueHealthy", "False", "NonEphemeral")?;
+
+    let node = held["leader"]["node"].as_str().unwrap_or_default();
+    let remove = format!(
+        "from kazoo.client import KazooClient as K; k = K('{hosts}'); k.start(); \
+         k.delete('/kazoo/lasting/{node}'); print('removed')"
+    );
+    clients.output(&["python3", "-c", &remove])?;
+    let after = election.wait_agrees(&[&second], 1)?;
+    ensure!(Election::token(&after) > Election::token(&held), "{after}");
+    election.wait_condition("QueueHealthy", "True", "Orderly")
+}
+
+/// Until 5.3 a Curator latch leaves the queue and joins its end after each reconnection; since 5.4 it
+/// stays where it is. The status says of both what they say themselves.
+pub(crate) fn two_generations_of_curators_latch_reconnect(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let mut spec = Ensemble::small(1);
+    spec["config"]["maxSessionTimeout"] = json!(60_000);
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(1)?;
+    let hosts = ensemble.members(1);
+    // The sessions outlive the time in which nobody serves.
+    let start = |classes: &str, path: &str, id: &str| {
+        let classes = format!("{classes}:/clients/classes:/clients/java");
+        let options = ["-Xmx48m", "-Dsession=60000", "-cp", &classes];
+        clients.java_with(id, &options, &["LatchClient", &hosts, path, id])
+    };
+    let mut contests = Vec::new();
+    for (name, classes) in [("new", "/clients/lib/*"), ("old", "/clients/curator-5.3/*")] {
+        let path = format!("/curator/{name}");
+        let candidates = ["a", "b"].map(|id| start(classes, &path, &format!("{name}-{id}")));
+        contests.push(Contest {
+            election: world.election(name, &path, json!({ "type": "CuratorLatch" }))?,
+            candidates: candidates.into_iter().collect::<Result<_>>()?,
+            token: 0,
+        });
+    }
+    let before = contests.iter_mut().map(Contest::agree);
+    let before = before.collect::<Result<Vec<_>>>()?;
+    ensemble.delete_pod(&ensemble.pod(0))?;
+    for client in contests.iter().flat_map(|contest| &contest.candidates) {
+        until("the latches are connected again", PATIENCE, || {
+            let said = |line: &Value| line["state"] == "reconnected";
+            if client.lines().iter().any(said) {
+                Ok(())
+            } else {
+                Err(format!("{} is not", client.id()))
+            }
+        })?;
+    }
+    until("the old latches have new nodes", PATIENCE, || {
+        let status = contests[1].election.status()?;
+        if Election::token(&status) > Election::token(&before[1]) {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    })?;
+    let [new, old] = &mut contests[..] else {
+        anyhow::bail!("there are two contests")
+    };
+    let (new, old) = (new.agree()?, old.agree()?);
+    ensure!(
+        new["leader"] == before[0]["leader"] && new["terms"] == before[0]["terms"],
+        "the new latch moved: {} then {new}",
+        before[0]
+    );
+    ensure!(
+        old["terms"].as_i64() > before[1]["terms"].as_i64(),
+        "the old latch did not move: {} then {old}",
+        before[1]
+    );
+    Ok(())
 }

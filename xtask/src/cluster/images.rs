@@ -23,7 +23,7 @@ use super::{
     jars,
     oci::{self, Image, Layer},
     paths::Paths,
-    seed,
+    programs, seed,
 };
 use crate::{process, progress};
 
@@ -35,6 +35,9 @@ pub(super) const USER: u32 = 1000;
 
 /// The image with the clients of the tests.
 pub(crate) const CLIENTS_IMAGE: &str = "docker.io/bellwether/e2e-clients:dev";
+
+/// The recipe, and the directory in the image, of an older Curator.
+const OLD_CURATOR: &str = "curator-5.3";
 
 /// Debian's release in the images.
 const RELEASE: &str = "bookworm";
@@ -295,14 +298,19 @@ impl Base<'_> {
         }
         let work = self.work("libraries")?;
         let tree = work.join("tree");
-        fs::create_dir_all(tree.join("clients/lib"))?;
         let recipe = self.recipe("clients");
-        progress::long_step(
-            "fetching Curator",
-            &mut jars::maven(&recipe, &tree.join("clients/lib")),
-            &self.paths.build_log("curator"),
-        )?;
-        jars::remove_foreign_libraries(&tree.join("clients/lib"))?;
+        for (name, recipe) in [
+            ("lib", recipe.clone()),
+            (OLD_CURATOR, recipe.join(OLD_CURATOR)),
+        ] {
+            let out = tree.join("clients").join(name);
+            progress::long_step(
+                "fetching Curator",
+                &mut jars::maven(&recipe, &out),
+                &self.paths.build_log("curator"),
+            )?;
+            jars::remove_foreign_libraries(&out)?;
+        }
         let mut pip = process::command("pip3", ["install", "--no-compile", "--no-deps"]);
         // For the Python of the image, whatever the host's is.
         pip.args(["--only-binary=:all:", "--implementation=cp"]);
@@ -335,6 +343,10 @@ impl Base<'_> {
             &java_below(&sources)?,
             &jars.join("clients/lib"),
             &tree.join("clients/classes"),
+        )?;
+        process::run(
+            programs::go_build(&sources.join("go"), &tree.join("clients/go_lock"))
+                .args(["-ldflags", "-s -w", "."]),
         )?;
         let image = Image {
             name: CLIENTS_IMAGE.to_owned(),

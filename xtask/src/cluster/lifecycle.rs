@@ -61,7 +61,10 @@ pub(crate) fn build(paths: &Paths) -> Result<Artifacts> {
         }
         seeds.push(seed);
     }
-    let used = all.iter().copied().chain(seeds.iter().map(PathBuf::as_path));
+    let used = all
+        .iter()
+        .copied()
+        .chain(seeds.iter().map(PathBuf::as_path));
     forget_old(paths, &used.collect::<Vec<_>>())?;
     let seed = seeds.pop().context("there are archives")?;
     Ok(Artifacts {

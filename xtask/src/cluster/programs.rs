@@ -79,7 +79,8 @@ pub(crate) fn build(paths: &Paths) -> Result<Programs> {
     Ok(programs)
 }
 
-fn go_build(module: &Path, out: &Path) -> Command {
+/// A command that builds a static program.
+pub(super) fn go_build(module: &Path, out: &Path) -> Command {
     let mut command = process::command("go", ["build", "-trimpath", "-buildvcs=false", "-o"]);
     // A directory must say that it is one.
     command.arg(if out.is_dir() {
