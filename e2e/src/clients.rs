@@ -148,6 +148,11 @@ impl<'w> Clients<'w> {
         self.spawn(id, &[program, "-hosts", hosts, "-path", path, "-id", id])
     }
 
+    /// Starts the Rust program of the image: a holder of the lock at this path.
+    pub fn rust_lock(&self, id: &str, hosts: &str, path: &str) -> Result<Client<'w>> {
+        self.spawn(id, &["/clients/rust_lock", hosts, path, id])
+    }
+
     /// Starts a Java program of the image with options of its own: its class, and its arguments.
     pub fn java_with(&self, id: &str, options: &[&str], program: &[&str]) -> Result<Client<'w>> {
         let mut command = vec!["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];

@@ -173,6 +173,33 @@ pub(crate) fn lock_status_equals_what_go_zookeeper_and_curator_report(world: &Wo
     )
 }
 
+/// Two libraries in one directory: each takes the lock over from the other, and both and the status
+/// list everybody in one order.
+pub(crate) fn one_lock_of_curator_and_a_rust_client_has_one_queue(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let path = "/shared/lock";
+    let mut contest = Contest {
+        election: world.election("shared", path, json!({ "type": "CuratorLock" }))?,
+        candidates: Vec::new(),
+        token: 0,
+    };
+    for id in ["java-1", "rust-2", "java-3", "rust-4"] {
+        contest.candidates.push(if id.starts_with("java") {
+            clients.java(id, "MutexClient", &hosts, path)?
+        } else {
+            clients.rust_lock(id, &hosts, path)?
+        });
+        contest.agree()?;
+    }
+    for next in ["rust-2", "java-3", "rust-4"] {
+        contest.kill_leader()?;
+        let status = contest.agree()?;
+        ensure!(status["leader"]["identity"] == next, "{next}: {status}");
+    }
+    Ok(())
+}
+
 /// kazoo's lock without an ephemeral node: who held it when its process died holds it still, until
 /// somebody removes the node. kazoo says the same, and the status says what is odd.
 pub(crate) fn a_lock_that_outlives_its_holder_is_shown_as_held(world: &World) -> Result<()> {

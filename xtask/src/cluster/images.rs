@@ -25,7 +25,7 @@ use super::{
     paths::Paths,
     programs, seed,
 };
-use crate::{process, progress};
+use crate::{build, process, progress};
 
 /// Changes when the way of building does.
 const RECIPE: &str = "1";
@@ -35,6 +35,9 @@ pub(super) const USER: u32 = 1000;
 
 /// The image with the clients of the tests.
 pub(crate) const CLIENTS_IMAGE: &str = "docker.io/bellwether/e2e-clients:dev";
+
+/// The package, and the program, of the client in Rust.
+const RUST_CLIENT: &str = "bellwether-e2e-lock";
 
 /// The recipe, and the directory in the image, of an older Curator.
 const OLD_CURATOR: &str = "curator-5.3";
@@ -87,8 +90,10 @@ impl Keys {
             .key()?;
         let applications = applications::key(paths, &rootfs)?;
         let libraries = inputs("clients", &rootfs)?.key()?;
+        let lock_file = fs::read(paths.repository.join("Cargo.lock"))?;
         let clients = Inputs::default()
             .value("base", &libraries)
+            .value("Cargo.lock", lock_file)
             .tree(&paths.clients())?
             .key()?;
         Ok(Self {
@@ -348,6 +353,7 @@ impl Base<'_> {
             programs::go_build(&sources.join("go"), &tree.join("clients/go_lock"))
                 .args(["-ldflags", "-s -w", "."]),
         )?;
+        self.build_rust_client(&tree.join("clients/rust_lock"))?;
         let image = Image {
             name: CLIENTS_IMAGE.to_owned(),
             layers: vec![
@@ -369,6 +375,19 @@ impl Base<'_> {
             }),
         };
         finish(&[image], &work, archive)
+    }
+
+    /// The lock of the crate `zookeeper-client`, built like the operator, with the same lock file.
+    fn build_rust_client(&self, program: &Path) -> Result<()> {
+        let mut cargo = build::cargo("build")?;
+        cargo.args(["--package", RUST_CLIENT, "--locked"]);
+        let log = self.paths.build_log("rust");
+        progress::long_step("building the client in Rust", &mut cargo, &log)?;
+        let mut strip = process::command("strip", ["-o"]);
+        strip
+            .arg(program)
+            .arg(build::programs(false)?.join(RUST_CLIENT));
+        process::run(&mut strip).context("install Debian's package binutils")
     }
 }
 

@@ -1,0 +1,96 @@
+//! A holder of the lock of the crate `zookeeper-client`, named as Curator's: `HOSTS PATH ID`.
+//!
+//! It takes the lock as soon as it can, says whom a second session sees waiting, and prints one JSON
+//! object a line like all client programs of the tests.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use zookeeper_client::{Acls, Client, CreateMode, LockOptions, LockPrefix};
+
+const SESSION: Duration = Duration::from_secs(6);
+/// How often the queue is looked at.
+const INTERVAL: Duration = Duration::from_millis(300);
+
+fn say(event: &str, mut fields: Value) {
+    fields["event"] = json!(event);
+    println!("{fields}");
+}
+
+async fn connect(hosts: &str) -> Result<Client> {
+    let connector = Client::connector().with_session_timeout(SESSION);
+    Ok(connector.connect(hosts).await?)
+}
+
+/// Takes the lock and holds it for good.
+async fn hold(client: Client, path: String, id: String, held: Arc<AtomicBool>) -> Result<()> {
+    let directories = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let options = LockOptions::new(Acls::anyone_all()).with_ancestor_options(directories)?;
+    let prefix = LockPrefix::new_curator(&path, "lock-")?;
+    let _lock = client.lock(prefix, id.as_bytes(), options).await?;
+    held.store(true, Ordering::Release);
+    say("leader", json!({ "id": id }));
+    std::future::pending().await
+}
+
+/// The data of the lock's nodes, in the crate's order: what follows the label, as text.
+async fn queue(client: &Client, path: &str) -> Result<Vec<String>> {
+    let mut names = client.list_children(path).await?;
+    names.sort_by_key(|name| {
+        let suffix = name.rsplit_once("lock-");
+        suffix.map(|(_, sequence)| sequence.to_owned())
+    });
+    let mut found = Vec::new();
+    for name in names {
+        let (data, _) = client.get_data(&format!("{path}/{name}")).await?;
+        found.push(String::from_utf8_lossy(&data).into_owned());
+    }
+    Ok(found)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let mut next = |what: &str| {
+        arguments
+            .next()
+            .with_context(|| format!("{what} is missing"))
+    };
+    let (hosts, path, id) = (next("HOSTS")?, next("PATH")?, next("ID")?);
+    say("started", json!({ "pid": std::process::id(), "id": id }));
+    let mut stop = signal(SignalKind::terminate())?;
+    let held = Arc::new(AtomicBool::new(false));
+    let holder = hold(connect(&hosts).await?, path.clone(), id, Arc::clone(&held));
+    let holder = tokio::spawn(async move {
+        if let Err(error) = holder.await {
+            say("failed", json!({ "error": error.to_string() }));
+        }
+    });
+    // A session of its own: a lock that waits must not be disturbed by the questions.
+    let observer = connect(&hosts).await?;
+    let mut last = Value::Null;
+    loop {
+        let now = match queue(&observer, &path).await {
+            Ok(queue) => json!({
+                "leader": queue.first(),
+                "queue": queue,
+                "hasLeadership": held.load(Ordering::Acquire),
+            }),
+            Err(error) => json!({ "error": error.to_string() }),
+        };
+        if now != last {
+            say("view", now.clone());
+            last = now;
+        }
+        tokio::select! {
+            _ = stop.recv() => break,
+            () = tokio::time::sleep(INTERVAL) => {}
+        }
+    }
+    holder.abort();
+    Ok(())
+}
