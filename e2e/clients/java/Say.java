@@ -30,7 +30,8 @@ final class Say {
     /** What a candidate's own library or application says. */
     static final class View {
         String leader;
-        final List<String> queue = new ArrayList<>();
+        /** Everybody in order, the leader first; null where that is not known. */
+        List<String> queue = new ArrayList<>();
         boolean hasLeadership;
         /** The candidate's own sessions, where they are all that tells who it is. */
         final List<String> sessions = new ArrayList<>();

@@ -40,33 +40,70 @@ fn ensure_succession(before: &Value, after: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Two processes that know the leader: each takes over from the other once, and one that comes back
+/// changes nothing. So many candidates as `count` says of the number of processes are there.
+fn hand_over_and_back<'w>(
+    election: &Election<'w>,
+    ids: [&str; 2],
+    count: impl Fn(usize) -> usize,
+    start: impl Fn(&str) -> Result<Client<'w>>,
+) -> Result<()> {
+    let agree = |processes: &[Client<'w>]| {
+        let all: Vec<_> = processes.iter().collect();
+        election.wait_agrees(&all, count(all.len()))
+    };
+    let mut processes = vec![start(ids[0])?, start(ids[1])?];
+    let mut before = agree(&processes)?;
+    for _ in ids {
+        let leader = take_leader(&before, &mut processes)?;
+        leader.kill()?;
+        let after = agree(&processes)?;
+        ensure_succession(&before, &after)?;
+        processes.push(start(leader.id())?);
+        before = agree(&processes)?;
+        ensure!(
+            before["leader"] == after["leader"] && before["terms"] == after["terms"],
+            "who came back changed the election: {after} then {before}"
+        );
+    }
+    Ok(())
+}
+
 /// Kafka's brokers say who the controller is, and one of them that it is the controller.
 pub(crate) fn kafka_status_equals_what_the_brokers_report(world: &World) -> Result<()> {
     let pod = world.application("kafka")?;
     let hosts = format!("{}/kafka", world.small_ensemble(1)?.members(1));
     let dialect = json!({ "type": "SingleJson", "json": { "pointers": ["/brokerid"] } });
     let election = world.election("controller", "/kafka/controller", dialect)?;
-    let start = |id: &str| {
-        let port = format!("909{id}");
-        let program = ["KafkaBroker", &hosts, id, &port];
-        pod.java_with(id, &["-Xmx160m"], &program)
-    };
-    let mut brokers = vec![start("1")?, start("2")?];
-    let mut before = election.wait_agrees(&brokers.iter().collect::<Vec<_>>(), 1)?;
-    // Each of the two takes over once, and a broker that comes back changes nothing.
-    for _ in 0..2 {
-        let controller = take_leader(&before, &mut brokers)?;
-        controller.kill()?;
-        let after = election.wait_agrees(&brokers.iter().collect::<Vec<_>>(), 1)?;
-        ensure_succession(&before, &after)?;
-        brokers.push(start(controller.id())?);
-        before = election.wait_agrees(&brokers.iter().collect::<Vec<_>>(), 1)?;
-        ensure!(
-            before["leader"] == after["leader"] && before["terms"] == after["terms"],
-            "a broker that came back changed the election: {after} then {before}"
-        );
-    }
-    Ok(())
+    hand_over_and_back(
+        &election,
+        ["1", "2"],
+        |_| 1,
+        |id| {
+            let program = ["KafkaBroker", &hosts, id, &format!("909{id}")];
+            pod.java_with(id, &["-Xmx160m"], &program)
+        },
+    )
+}
+
+/// Solr's nodes say who the overseer is, and one of them that it oversees. All of them are in a queue.
+pub(crate) fn solr_status_equals_what_the_nodes_report(world: &World) -> Result<()> {
+    let pod = world.application("solr")?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let dialect = json!({ "type": "Solr" });
+    let election = world.election("overseer", "/overseer_elect/election", dialect)?;
+    let ids = ["127.0.0.1:8981_solr", "127.0.0.1:8982_solr"];
+    hand_over_and_back(
+        &election,
+        ids,
+        |nodes| nodes,
+        |id| {
+            let port = id
+                .trim_start_matches("127.0.0.1:")
+                .trim_end_matches("_solr");
+            pod.java_with(id, &["-Xmx160m"], &["SolrNode", &hosts, id, port])
+        },
+    )
 }
 
 /// Spark's masters are an anonymous election: each says only whether it is alive or on standby, and

@@ -25,7 +25,7 @@ use crate::progress;
 const RECIPE: &str = "1";
 
 /// What the tests run.
-const APPLICATIONS: &[&str] = &["kafka", "spark"];
+const APPLICATIONS: &[&str] = &["kafka", "solr", "spark"];
 
 /// What all Java programs of the tests share.
 const SHARED: &str = "java/Say.java";
