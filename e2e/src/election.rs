@@ -156,8 +156,8 @@ impl<'w> Election<'w> {
     }
 
     /// Waits until the status says what anonymous candidates, who know only of themselves, say together:
-    /// exactly one of them leads, and the leader's session is one of its own; each of the others waits,
-    /// with a session of its own.
+    /// exactly one of them leads, and the leader's session is one of its own, as is the epoch if it knows
+    /// one; each of the others waits, with a session of its own. Returns the status and who leads.
     pub fn wait_agrees_on_sessions(&self, clients: &[&Client<'_>]) -> Result<(Value, String)> {
         let what = format!("the status of {} and {} agree", self.name, clients.len());
         until(&what, PATIENCE, || {
@@ -186,6 +186,14 @@ impl<'w> Election<'w> {
                 if leads != own.contains(&&status["leader"]["sessionID"]) {
                     return Err(format!(
                         "{} with {own:?} says that it leads: {leads}; the status says {}",
+                        client.id(),
+                        status["leader"]
+                    ));
+                }
+                let epoch = &view["epoch"];
+                if leads && !epoch.is_null() && *epoch != status["leader"]["epoch"] {
+                    return Err(format!(
+                        "{} leads in epoch {epoch}; the status says {}",
                         client.id(),
                         status["leader"]
                     ));

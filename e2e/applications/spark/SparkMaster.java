@@ -1,14 +1,7 @@
-import java.io.FilterOutputStream;
-import java.io.IOException;
-import java.io.OutputStream;
-import java.io.PrintStream;
 import java.net.URI;
 import java.net.http.HttpClient;
 import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
-import java.util.Set;
-import java.util.concurrent.ConcurrentSkipListSet;
-import java.util.function.Consumer;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.spark.deploy.master.Master;
@@ -22,67 +15,30 @@ import org.apache.spark.deploy.master.Master;
  */
 final class SparkMaster {
     private static final Pattern STATUS = Pattern.compile("\"status\"\\s*:\\s*\"(\\w+)\"");
-    private static final Pattern SESSION = Pattern.compile("session ?id = (0x[0-9a-f]+)");
 
     public static void main(String[] args) throws Exception {
-        String id = args[2];
-        int port = Integer.parseInt(args[3]);
+        String page = String.valueOf(Integer.parseInt(args[3]) + 1000);
         System.setProperty("spark.deploy.recoveryMode", "ZOOKEEPER");
         System.setProperty("spark.deploy.zookeeper.url", args[0]);
         System.setProperty("spark.deploy.zookeeper.dir", args[1]);
-        Set<String> sessions = new ConcurrentSkipListSet<>();
-        System.setErr(new PrintStream(new Lines(System.err, line -> {
-            Matcher matcher = SESSION.matcher(line);
-            if (matcher.find()) {
-                sessions.add(matcher.group(1));
-            }
-        }), true));
-        Say.started(id);
-        String page = "http://127.0.0.1:" + (port + 1000) + "/json/";
+        LogReader log = LogReader.start(line -> { });
+        Say.started(args[2]);
         Thread master = new Thread(() -> Master.main(new String[] {
-            "--host", "127.0.0.1", "--port", args[3], "--webui-port", String.valueOf(port + 1000),
+            "--host", "127.0.0.1", "--port", args[3], "--webui-port", page,
         }));
         master.setDaemon(true);
         master.start();
 
         HttpClient http = HttpClient.newHttpClient();
+        URI status = URI.create("http://127.0.0.1:" + page + "/json/");
         Say.views(() -> {
-            HttpRequest request = HttpRequest.newBuilder(URI.create(page)).build();
+            HttpRequest request = HttpRequest.newBuilder(status).build();
             String body = http.send(request, HttpResponse.BodyHandlers.ofString()).body();
-            Matcher status = STATUS.matcher(body);
+            Matcher found = STATUS.matcher(body);
             Say.View view = new Say.View();
-            view.hasLeadership = status.results().anyMatch(s -> s.group(1).equals("ALIVE"));
-            view.sessions.addAll(sessions);
+            view.hasLeadership = found.results().anyMatch(s -> s.group(1).equals("ALIVE"));
+            view.sessions.addAll(log.sessions);
             return view;
         });
-    }
-
-    /** Passes everything on and shows each line to somebody. */
-    private static final class Lines extends FilterOutputStream {
-        private final Consumer<String> reader;
-        private final StringBuilder line = new StringBuilder();
-
-        Lines(OutputStream out, Consumer<String> reader) {
-            super(out);
-            this.reader = reader;
-        }
-
-        @Override
-        public synchronized void write(int b) throws IOException {
-            out.write(b);
-            if (b == '\n') {
-                reader.accept(line.toString());
-                line.setLength(0);
-            } else {
-                line.append((char) b);
-            }
-        }
-
-        @Override
-        public synchronized void write(byte[] bytes, int from, int count) throws IOException {
-            for (int i = from; i < from + count; i++) {
-                write(bytes[i]);
-            }
-        }
     }
 }

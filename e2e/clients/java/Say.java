@@ -35,11 +35,14 @@ final class Say {
         boolean hasLeadership;
         /** The candidate's own sessions, where they are all that tells who it is. */
         final List<String> sessions = new ArrayList<>();
+        /** The number or id of the leader's term, where the candidate knows one of its own. */
+        String epoch;
 
         String json() {
             return "\"leader\": " + value(leader) + ", \"queue\": " + value(queue)
                     + ", \"hasLeadership\": " + hasLeadership
-                    + (sessions.isEmpty() ? "" : ", \"sessions\": " + value(sessions));
+                    + (sessions.isEmpty() ? "" : ", \"sessions\": " + value(sessions))
+                    + (epoch == null ? "" : ", \"epoch\": " + value(epoch));
         }
     }
 

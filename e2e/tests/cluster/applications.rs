@@ -53,20 +53,19 @@ fn hand_over_and_back<'w>(
         election.wait_agrees(&all, count(all.len()))
     };
     let mut processes = vec![start(ids[0])?, start(ids[1])?];
-    let mut before = agree(&processes)?;
-    for _ in ids {
-        let leader = take_leader(&before, &mut processes)?;
-        leader.kill()?;
-        let after = agree(&processes)?;
-        ensure_succession(&before, &after)?;
-        processes.push(start(leader.id())?);
-        before = agree(&processes)?;
-        ensure!(
-            before["leader"] == after["leader"] && before["terms"] == after["terms"],
-            "who came back changed the election: {after} then {before}"
-        );
-    }
-    Ok(())
+    let first = agree(&processes)?;
+    let leader = take_leader(&first, &mut processes)?;
+    leader.kill()?;
+    let second = agree(&processes)?;
+    ensure_succession(&first, &second)?;
+    processes.push(start(leader.id())?);
+    let joined = agree(&processes)?;
+    ensure!(
+        joined["leader"] == second["leader"] && joined["terms"] == second["terms"],
+        "who came back changed the election: {second} then {joined}"
+    );
+    take_leader(&joined, &mut processes)?.kill()?;
+    ensure_succession(&joined, &agree(&processes)?)
 }
 
 /// Kafka's brokers say who the controller is, and one of them that it is the controller.
@@ -106,6 +105,34 @@ pub(crate) fn solr_status_equals_what_the_nodes_report(world: &World) -> Result<
     )
 }
 
+/// Processes that know only of themselves: the second takes over from the first, and one that came later
+/// from the second.
+fn anonymous_hand_over<'w>(
+    election: &Election<'w>,
+    start: impl Fn(u16) -> Result<Client<'w>>,
+) -> Result<()> {
+    let agree = |processes: &[Client<'w>]| {
+        let all: Vec<_> = processes.iter().collect();
+        election.wait_agrees_on_sessions(&all)
+    };
+    let mut processes = vec![start(1)?, start(2)?];
+    let (mut before, mut leader) = agree(&processes)?;
+    let mut kill = |processes: &mut Vec<Client<'w>>| {
+        let place = processes.iter().position(|process| process.id() == leader);
+        processes
+            .remove(place.context("an unknown leader")?)
+            .kill()?;
+        let (after, next) = agree(processes)?;
+        ensure_succession(&before, &after)?;
+        (before, leader) = (after, next);
+        Ok::<_, anyhow::Error>(())
+    };
+    kill(&mut processes)?;
+    processes.push(start(3)?);
+    agree(&processes)?;
+    kill(&mut processes)
+}
+
 /// Spark's masters are an anonymous election: each says only whether it is alive or on standby, and
 /// what its sessions are.
 pub(crate) fn spark_status_equals_what_the_masters_report(world: &World) -> Result<()> {
@@ -118,24 +145,40 @@ pub(crate) fn spark_status_equals_what_the_masters_report(world: &World) -> Resu
     let hosts = ensemble.members(1);
     let dialect = json!({ "type": "CuratorLatch" });
     let election = world.election("masters", "/spark/leader_election", dialect)?;
-    let start = |id: &str, port: &str| {
-        let program = ["SparkMaster", &hosts, "/spark", id, port];
-        pod.java_with(id, &["-Xmx128m"], &program)
-    };
-    let mut masters = vec![start("m1", "7071")?, start("m2", "7072")?];
-    let all = masters.iter().collect::<Vec<_>>();
-    let (mut before, mut leader) = election.wait_agrees_on_sessions(&all)?;
-    // The second takes over from the first, and one that came later from the second.
-    for (id, port) in [("m3", "7073"), ("m4", "7074")] {
-        masters.push(start(id, port)?);
-        election.wait_agrees_on_sessions(&masters.iter().collect::<Vec<_>>())?;
-        let place = masters.iter().position(|master| master.id() == leader);
-        masters.remove(place.context("no such master")?).kill()?;
-        let (after, next) =
-            election.wait_agrees_on_sessions(&masters.iter().collect::<Vec<_>>())?;
-        ensure_succession(&before, &after)?;
-        (before, leader) = (after, next);
-    }
+    anonymous_hand_over(&election, |number| {
+        let (id, port) = (format!("master-{number}"), format!("707{number}"));
+        let program = ["SparkMaster", &hosts, "/spark", &id, &port];
+        pod.java_with(&id, &["-Xmx128m"], &program)
+    })
+}
+
+/// Flink's job managers wait in an anonymous latch; the one whose dispatcher was granted leadership
+/// publishes its address with the id of its term, which it also logs.
+pub(crate) fn flink_status_equals_what_the_job_managers_report(world: &World) -> Result<()> {
+    let pod = world.application("flink")?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let leader = "/flink/default/leader/dispatcher/connection_info";
+    let dialect = json!({ "type": "CuratorLatch", "leaderPath": leader });
+    let mut object = Election::manifest("latch", "main", "/flink/default/leader/latch", dialect);
+    object["spec"]["identity"] = json!({ "decoder": "Flink" });
+    let election = world.adopt_election(&object)?;
+    // As Flink's own scripts do.
+    let options = [
+        "-Xmx160m",
+        "--add-opens=java.base/java.lang=ALL-UNNAMED",
+        "--add-opens=java.base/java.net=ALL-UNNAMED",
+        "--add-opens=java.base/java.util=ALL-UNNAMED",
+    ];
+    anonymous_hand_over(&election, |number| {
+        let (id, port) = (format!("manager-{number}"), format!("809{number}"));
+        pod.java_with(&id, &options, &["FlinkJobManager", &hosts, &id, &port])
+    })?;
+    let status = election.status().map_err(anyhow::Error::msg)?;
+    let address = status["leader"]["identity"].as_str().unwrap_or_default();
+    ensure!(
+        address.starts_with("pekko.tcp://flink@127.0.0.1:") && address.contains("/dispatcher_"),
+        "{status}"
+    );
     Ok(())
 }
 

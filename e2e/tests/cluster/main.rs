@@ -93,6 +93,7 @@ const TESTS: &[Test] = tests![
     1 projections::a_service_and_labels_of_pods_follow_the_leader,
     3 applications::kafka_status_equals_what_the_brokers_report,
     3 applications::solr_status_equals_what_the_nodes_report,
+    3 applications::flink_status_equals_what_the_job_managers_report,
     3 applications::spark_status_equals_what_the_masters_report,
     2 applications::patroni_status_equals_what_its_members_are_told,
     4 elections::curator_status_equals_what_curator_itself_reports,

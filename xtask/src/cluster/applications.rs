@@ -25,10 +25,10 @@ use crate::progress;
 const RECIPE: &str = "1";
 
 /// What the tests run.
-const APPLICATIONS: &[&str] = &["kafka", "solr", "spark"];
+const APPLICATIONS: &[&str] = &["flink", "kafka", "solr", "spark"];
 
-/// What all Java programs of the tests share.
-const SHARED: &str = "java/Say.java";
+/// What their programs share with those of the clients.
+const SHARED: &[&str] = &["java/LogReader.java", "java/Say.java"];
 
 /// The name that pods ask for.
 fn image_name(application: &str) -> String {
@@ -50,7 +50,9 @@ fn libraries_key(paths: &Paths, application: &str) -> Result<String> {
 /// The key of the archive with all applications on top of this base.
 pub(super) fn key(paths: &Paths, base: &str) -> Result<String> {
     let mut inputs = Inputs::default().value("base", base);
-    inputs = inputs.value("shared", fs::read(paths.clients().join(SHARED))?);
+    for source in SHARED {
+        inputs = inputs.value(source, fs::read(paths.clients().join(source))?);
+    }
     for application in APPLICATIONS {
         inputs = inputs.value("libraries", libraries_key(paths, application)?);
         inputs = inputs.tree(&paths.applications().join(application))?;
@@ -76,7 +78,11 @@ fn image(base: &Base<'_>, application: &str, work: &Path) -> Result<Image> {
     let classes = tree.join("application/classes");
     fs::create_dir_all(&classes)?;
     let mut sources = images::java_below(&base.paths.applications().join(application))?;
-    sources.push(base.paths.clients().join(SHARED));
+    sources.extend(
+        SHARED
+            .iter()
+            .map(|source| base.paths.clients().join(source)),
+    );
     images::compile_java(&sources, &jars.join("application/lib"), &classes)?;
     Ok(Image {
         name: image_name(application),
