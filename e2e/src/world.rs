@@ -213,7 +213,8 @@ impl World {
         part("pods", &["-n", ns, "describe", "pods"]);
         for pod in self.pods.all() {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            if !name.starts_with("main-") {
+            let mut containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+            if !containers.any(|container| container["name"] == "zookeeper") {
                 continue;
             }
             let log = |title: &str, container: &str, previous: bool| {
