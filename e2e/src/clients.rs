@@ -235,6 +235,22 @@ impl Client<'_> {
         )
     }
 
+    /// Waits until it says what its library or application told it, however long that takes to start on
+    /// a busy machine.
+    pub fn wait_view(&self) -> Result<()> {
+        until(
+            &format!("{} has started", self.id),
+            Duration::from_secs(240),
+            || match self.last_view() {
+                Some(view) if view["hasLeadership"].is_boolean() => Ok(()),
+                _ => {
+                    let noise = self.noise.lock().unwrap_or_else(PoisonError::into_inner);
+                    Err(format!("it said {:?} and {noise:?}", self.lines()))
+                }
+            },
+        )
+    }
+
     fn signal(&self, signal: &str) -> Result<()> {
         let started = self
             .event("started")

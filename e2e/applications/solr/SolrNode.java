@@ -4,6 +4,8 @@ import java.net.http.HttpRequest;
 import java.net.http.HttpResponse;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Map;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.solr.client.solrj.embedded.JettyConfig;
@@ -33,12 +35,21 @@ final class SolrNode {
         System.setProperty("solr.log.dir", home.toString());
         Say.started(args[1]);
         JettyConfig config = JettyConfig.builder().setContext("/solr").setPort(port).build();
-        JettySolrRunner node = new JettySolrRunner(home.toString(), config);
+        AtomicReference<JettySolrRunner> node = new AtomicReference<>();
         Thread server = new Thread(() -> {
-            try {
-                node.start();
-            } catch (Exception e) {
-                e.printStackTrace();
+            // A node whose first session with ZooKeeper fails ends, and whatever runs it starts it again.
+            while (node.get() == null) {
+                JettySolrRunner next = new JettySolrRunner(home.toString(), config);
+                try {
+                    next.start();
+                    if (next.getCoreContainer() != null) {
+                        node.set(next);
+                    } else {
+                        next.stop();
+                    }
+                } catch (Exception e) {
+                    Say.line("failed", Map.of("error", e.toString()));
+                }
             }
         });
         server.setDaemon(true);
@@ -51,7 +62,7 @@ final class SolrNode {
             HttpRequest request = HttpRequest.newBuilder(page).build();
             String body = http.send(request, HttpResponse.BodyHandlers.ofString()).body();
             Matcher leader = LEADER.matcher(body);
-            Overseer overseer = node.getCoreContainer().getZkController().getOverseer();
+            Overseer overseer = node.get().getCoreContainer().getZkController().getOverseer();
             Say.View view = new Say.View();
             view.leader = leader.find() ? leader.group(1) : null;
             view.queue = null;
