@@ -22,7 +22,7 @@ use kube::runtime::events::{Recorder, Reporter};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::json;
 use thiserror::Error;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
@@ -33,6 +33,10 @@ use super::pace::Pace;
 
 /// How many writes may be under way at the same time.
 const CONCURRENT_WRITES: usize = 8;
+
+/// How many events may be sent at the same time, and how many may wait for that.
+const CONCURRENT_EVENTS: usize = 4;
+const WAITING_EVENTS: usize = 1024;
 
 /// How long one request to the API server may take, whatever the client would retry.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -149,6 +153,10 @@ pub(super) struct Writer {
     client: Client,
     lease: watch::Receiver<bool>,
     reporter: Reporter,
+    /// Permits for events to wait, and to be sent. Ten thousand elections that get their first leader
+    /// at once would open ten thousand connections to the API server.
+    waiting_events: Arc<Semaphore>,
+    publishing_events: Arc<Semaphore>,
     views: mpsc::UnboundedSender<View>,
     metrics: Metrics,
     entries: HashMap<Key, Entry>,
@@ -169,6 +177,8 @@ impl Writer {
             client,
             lease,
             reporter,
+            waiting_events: Arc::new(Semaphore::new(WAITING_EVENTS)),
+            publishing_events: Arc::new(Semaphore::new(CONCURRENT_EVENTS)),
             views,
             metrics,
             entries: HashMap::new(),
@@ -406,7 +416,14 @@ impl Writer {
             // each of these is about something else, so each has a recorder of its own.
             let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
             let (reference, key) = (reference.clone(), key.clone());
+            let Ok(waits) = self.waiting_events.clone().try_acquire_owned() else {
+                debug!(election = %key, "an event was lost: too many wait");
+                continue;
+            };
+            let publishing = self.publishing_events.clone();
             tokio::spawn(async move {
+                let _waits = waits;
+                let _publishes = publishing.acquire().await;
                 match timeout(PATIENCE, recorder.publish(&event, &reference)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => debug!(election = %key, %error, "an event was lost"),
