@@ -128,21 +128,24 @@ impl Census {
             }
             Err(_) => return Vec::new(),
         };
-        join_all(members.into_iter().map(async |member| {
-            let ask = async |word| {
-                ask_for(member.ip(), word, PATIENCE, MAX_ANSWER)
-                    .await
-                    .inspect_err(|error| {
-                        debug!(%member, word, %error, "a member does not tell of its clients");
-                    })
-            };
-            (
-                ask("cons").await.unwrap_or_default(),
-                ask("wchp").await.unwrap_or_else(|_| UNTOLD.to_owned()),
-            )
-        }))
-        .await
+        join_all(members.into_iter().map(ask_member)).await
     }
+}
+
+/// What one member says to `cons` and `wchp`.
+async fn ask_member(member: SocketAddr) -> (String, String) {
+    let told = |word: &str, answer: anyhow::Result<String>, otherwise: &str| {
+        answer.unwrap_or_else(|error| {
+            debug!(%member, word, %error, "a member does not tell of its clients");
+            otherwise.to_owned()
+        })
+    };
+    let connections = ask_for(member.ip(), "cons", PATIENCE, MAX_ANSWER).await;
+    let watchers = ask_for(member.ip(), "wchp", PATIENCE, MAX_ANSWER).await;
+    (
+        told("cons", connections, ""),
+        told("wchp", watchers, UNTOLD),
+    )
 }
 
 /// What a server says that does not know or allow a word, and what stands for one that says nothing.
