@@ -141,12 +141,11 @@ async fn measure(kubectl: &Kubectl, size: Size) -> Result<()> {
     scale(kubectl, 2)
 }
 
-/// Changes leaders at a steady rate, and how long each took to be visible.
-async fn latency(
-    candidates: &mut Candidates,
-    statuses: &Statuses,
-    size: Size,
-) -> Result<Vec<Duration>> {
+/// A change: which election, the new leader's node, and when the old one was made to leave.
+type Change = (usize, String, Instant);
+
+/// Changes leaders at a steady rate.
+async fn change_steadily(candidates: &mut Candidates, size: Size) -> Result<Vec<Change>> {
     let mut begun = Vec::new();
     let mut tick = interval(Duration::from_secs(1) / u32::try_from(size.rate)?);
     for change in 0..size.rate * usize::try_from(size.seconds)? {
@@ -156,6 +155,16 @@ async fn latency(
         let leader = candidates.change(election).await?;
         begun.push((election, leader, at));
     }
+    Ok(begun)
+}
+
+/// How long each change took to be visible.
+async fn latency(
+    candidates: &mut Candidates,
+    statuses: &Statuses,
+    size: Size,
+) -> Result<Vec<Duration>> {
+    let begun = change_steadily(candidates, size).await?;
     statuses
         .wait_all(candidates, Duration::from_secs(60))
         .await?;
@@ -175,18 +184,10 @@ async fn polled_latency(
     poller: &poller::Poller,
     size: Size,
 ) -> Result<Vec<Duration>> {
-    let mut begun = Vec::new();
-    let mut tick = interval(Duration::from_secs(1) / u32::try_from(size.rate)?);
-    for change in 0..size.rate * usize::try_from(size.seconds)? {
-        tick.tick().await;
-        let election = change % size.elections;
-        let at = Instant::now();
-        let leader = candidates.change(election).await?;
-        begun.push((election, leader, at));
-    }
+    let begun = change_steadily(candidates, size).await?;
     sleep(Duration::from_secs(5)).await;
     // What changed twice between two looks the poller never saw.
-    let seen = |(election, leader, at): (usize, String, Instant)| {
+    let seen = |(election, leader, at): Change| {
         Some(
             poller
                 .seen(election, &leader)?
