@@ -1,6 +1,8 @@
 //! Follows one election.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use bellwether_api::election::Reason;
 use bellwether_election::{
     Anomaly, Blindness, InvalidSpec, Place, Reading, Rules, Sight, Verdict, read_election,
 };
+use futures::future::OptionFuture;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
@@ -77,7 +80,7 @@ impl Mirror {
         let _counted = Counted::new(&self.metrics.elections);
         let mut rules = match Rules::new(self.spec.clone(), self.detected.as_deref()) {
             Ok(rules) => rules,
-            Err(InvalidSpec(detail)) => return self.refuse(detail).await,
+            Err(InvalidSpec(detail)) => return Box::pin(self.refuse(detail)).await,
         };
         loop {
             let current = link.borrow_and_update().clone();
@@ -149,17 +152,17 @@ impl Mirror {
         let mut older = 0;
         let mut noticed = Instant::now();
         loop {
-            match reader.read(rules).await {
-                Ok(snapshot) => {
+            // What runs for a moment only is boxed: there are thousands of mirrors, and most wait.
+            match Box::pin(read(&mut reader, rules)).await {
+                Ok(mut reading) => {
                     self.metrics.read(&Outcome::OK);
-                    let mut reading = read_election(rules, &snapshot);
                     if reading.zxid < self.newest && older < OLDER_READS {
                         older += 1;
                         debug!(election = %self.key, zxid = reading.zxid, "an older state");
                         reader.forget();
                         sleep(OLDER_PAUSE).await;
                         // If it fails, so does the read, and that is told.
-                        let _ = reader.sync(&self.spec.path).await;
+                        let _ = Box::pin(reader.sync(&self.spec.path)).await;
                         continue;
                     }
                     if reading.zxid < self.newest {
@@ -170,13 +173,18 @@ impl Mirror {
                     failures = Failures::default();
                     self.newest = reading.zxid;
                     let resync = self.resync(&reading);
-                    let anonymous = reading.anonymous();
-                    if let Some(census) = &self.census {
-                        reading.addresses = census.addresses(anonymous.iter().copied());
-                    }
-                    self.tell(Sight::Seen(reading.clone()), noticed).await;
+                    let open = self.census.clone().and_then(|census| {
+                        let open = Open::of(&reading, rules.place(), census)?;
+                        reading.addresses = open.addresses();
+                        Some((open, reading.clone()))
+                    });
+                    self.tell(Sight::Seen(reading), noticed).await;
+                    let completed = open.map(|(open, reading)| {
+                        let completed = self.complete(open, reading);
+                        Box::pin(completed)
+                    });
                     tokio::select! {
-                        () = self.complete(reading, &anonymous, rules.place()) => {}
+                        Some(()) = OptionFuture::from(completed) => {}
                         () = reader.changed() => {}
                         () = sleep(resync) => reader.forget(),
                     }
@@ -184,7 +192,7 @@ impl Mirror {
                 }
                 Err(error) => {
                     self.metrics.read(&Outcome::FAILED);
-                    let pause = self.tell_failure(&error, &mut failures).await;
+                    let pause = Box::pin(self.tell_failure(&error, &mut failures)).await;
                     sleep(pause).await;
                     reader.forget();
                     noticed = Instant::now();
@@ -195,27 +203,17 @@ impl Mirror {
 
     /// Tells a reading again when the members have said what it takes from their lists. Does not
     /// return.
-    async fn complete(&self, mut reading: Reading, anonymous: &BTreeSet<i64>, place: Place) {
-        let Some(census) = &self.census else {
-            return std::future::pending().await;
-        };
-        let owner = reading
-            .leader()
-            .and_then(|seat| seat.member.claim())
-            .map(|c| c.session);
-        let owner = owner.filter(|_| place == Place::Node);
+    async fn complete(&self, open: Open, mut reading: Reading) {
         for pause in CENSUS_PAUSES {
-            if reading.addresses.len() == anonymous.len()
-                && (owner.is_none() || reading.watchers.is_some())
-            {
+            if open.is_answered_by(&reading) {
                 break;
             }
             // Those that waited for a leader that went watch the new one's node in a moment.
             sleep(pause).await;
             let since = Instant::now();
-            census.take(since).await;
-            let addresses = census.addresses(anonymous.iter().copied());
-            let watchers = owner.and_then(|owner| census.watchers(&self.spec.path, owner, since));
+            open.census.take(since).await;
+            let addresses = open.addresses();
+            let watchers = open.watchers(&self.spec.path, since);
             if addresses != reading.addresses || watchers != reading.watchers {
                 (reading.addresses, reading.watchers) = (addresses, watchers);
                 self.tell(Sight::Seen(reading.clone()), Instant::now())
@@ -261,16 +259,18 @@ impl Mirror {
         pause
     }
 
-    async fn tell(&self, sight: Sight, noticed: Instant) {
-        let seen = Seen {
+    fn tell(&self, sight: Sight, noticed: Instant) -> impl Future<Output = ()> + use<'_> {
+        let seen = Box::new(Seen {
             key: self.key.clone(),
             uid: self.uid.clone(),
             generation: self.generation,
             sight,
             noticed,
-        };
-        // Without a writer the whole mirror is about to end.
-        let _ = self.notes.send(Note::Seen(Box::new(seen))).await;
+        });
+        async move {
+            // Without a writer the whole mirror is about to end.
+            let _ = self.notes.send(Note::Seen(seen)).await;
+        }
     }
 
     /// When to read everything again although nothing happened: soon where an ACL hides something,
@@ -288,6 +288,52 @@ impl Mirror {
             RESYNC_MISSING
         };
         period + period / 10 * u32::try_from(spread % 10).unwrap_or(0) / 10
+    }
+}
+
+/// Reads an election, and what the snapshot says by its rules.
+async fn read(reader: &mut Reader, rules: &mut Rules) -> Result<Reading, ReadError> {
+    let snapshot = reader.read(rules).await?;
+    Ok(read_election(rules, &snapshot))
+}
+
+/// What only the members know about an election.
+struct Open {
+    census: Census,
+    /// The sessions of candidates that nothing else identifies.
+    anonymous: BTreeSet<i64>,
+    /// The session that owns the one node that all candidates watch.
+    owner: Option<i64>,
+}
+
+impl Open {
+    /// What the members have to be asked about a reading, if anything.
+    fn of(reading: &Reading, place: Place, census: Census) -> Option<Self> {
+        let anonymous = reading.anonymous();
+        let owner = reading
+            .leader()
+            .and_then(|seat| seat.member.claim())
+            .map(|claim| claim.session)
+            .filter(|_| place == Place::Node);
+        let open = !anonymous.is_empty() || owner.is_some();
+        open.then_some(Self {
+            census,
+            anonymous,
+            owner,
+        })
+    }
+
+    fn is_answered_by(&self, reading: &Reading) -> bool {
+        reading.addresses.len() == self.anonymous.len()
+            && (self.owner.is_none() || reading.watchers.is_some())
+    }
+
+    fn addresses(&self) -> BTreeMap<i64, IpAddr> {
+        self.census.addresses(self.anonymous.iter().copied())
+    }
+
+    fn watchers(&self, path: &str, since: Instant) -> Option<usize> {
+        self.census.watchers(path, self.owner?, since)
     }
 }
 

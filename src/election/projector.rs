@@ -74,7 +74,7 @@ pub(super) struct Projector {
     notes: mpsc::Sender<Note>,
     facts: mpsc::Sender<Fact>,
     facts_inbox: mpsc::Receiver<Fact>,
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Key, Box<Entry>>,
     by_uid: HashMap<String, Key>,
     rosters: Rosters,
     traces: Traces,
@@ -189,7 +189,7 @@ impl Projector {
                     }
                     None => {
                         self.by_uid.insert(uid, key.clone());
-                        let entry = Entry::new(object, status);
+                        let entry = Box::new(Entry::new(object, status));
                         self.entries.entry(key.clone()).or_insert(entry)
                     }
                 };

@@ -17,8 +17,12 @@ use super::metrics::Metrics;
 use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
 use super::target::Target;
-use super::writer::{Note, key_of};
+use super::writer::{Note, key_of, slim};
 use super::{Key, Scope};
+
+/// How many elections one answer of the API server lists at most: each is held in memory several times
+/// until it is decoded.
+const PAGE: u32 = 100;
 
 type Guarded = DeserializeGuard<LeaderElection>;
 type EnsembleMeta = PartialObjectMeta<ZooKeeperEnsemble>;
@@ -129,7 +133,7 @@ impl Registry {
 
     async fn apply(&mut self, guarded: Guarded) {
         let object = match guarded.0 {
-            Ok(object) => Arc::new(object),
+            Ok(object) => Arc::new(slim(object)),
             Err(invalid) => {
                 let (namespace, name) = (&invalid.metadata.namespace, &invalid.metadata.name);
                 warn!(?namespace, ?name, error = %invalid, "a LeaderElection cannot be read");
@@ -297,7 +301,8 @@ fn elections(
     client: &Client,
     scope: &Scope,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded>>> + use<> {
-    watcher(api(client, scope), watcher::Config::default()).default_backoff()
+    let pages = watcher::Config::default().page_size(PAGE);
+    watcher(api(client, scope), pages).default_backoff()
 }
 
 /// Which ensembles exist; their metadata is enough. Whether they answer is for the session to find

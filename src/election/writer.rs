@@ -138,7 +138,7 @@ struct Entry {
     not_before: Option<Instant>,
     /// When to write; `None` if there is nothing to write or a write is under way.
     due: Option<Instant>,
-    writing: Option<Writing>,
+    writing: Option<Box<Writing>>,
 }
 
 /// A write under way.
@@ -159,7 +159,7 @@ pub(super) struct Writer {
     publishing_events: Arc<Semaphore>,
     views: mpsc::UnboundedSender<View>,
     metrics: Metrics,
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Key, Box<Entry>>,
     /// The entries that have something to write, the next one first.
     agenda: BTreeSet<(Instant, Key)>,
     writes: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -229,7 +229,8 @@ impl Writer {
                     }
                     _ => {
                         self.forget(&key);
-                        self.entries.insert(key.clone(), Entry::new(object));
+                        self.entries
+                            .insert(key.clone(), Box::new(Entry::new(object)));
                     }
                 }
                 self.show(&key, None);
@@ -339,11 +340,11 @@ impl Writer {
         let old = entry.object.status.clone();
         let urgent = is_leader_change(old.as_ref(), &new);
         entry.pace.wrote(urgent, now);
-        entry.writing = Some(Writing {
+        entry.writing = Some(Box::new(Writing {
             old,
             urgent,
             noticed: entry.noticed.take(),
-        });
+        }));
         let api = Api::namespaced(self.client.clone(), &key.namespace);
         let write = write(api, self.lease.clone(), entry.object.clone(), new);
         self.writes.push(Box::pin(async move {
@@ -372,7 +373,7 @@ impl Writer {
                 if let (true, Some(noticed)) = (writing.urgent, writing.noticed) {
                     self.metrics.took(noticed.elapsed());
                 }
-                entry.object = Arc::new(object);
+                entry.object = Arc::new(slim(object));
                 self.publish(&key, writing.old.as_ref());
             }
             Err(WriteError::Conflict { now }) => {
@@ -381,7 +382,7 @@ impl Writer {
                 entry.noticed = writing.noticed;
                 // Another uid is another object: the watch brings it, and a mirror for it.
                 if now.uid() == entry.object.uid() && is_newer(&now, &entry.object) {
-                    entry.object = Arc::from(now);
+                    entry.object = Arc::new(slim(*now));
                 }
             }
             Err(error) => {
@@ -524,6 +525,13 @@ pub(super) fn key_of(object: &LeaderElection) -> Key {
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),
     }
+}
+
+/// An object without the record of who manages its fields, which takes more memory than all the rest
+/// and which nobody reads.
+pub(super) fn slim(mut object: LeaderElection) -> LeaderElection {
+    object.metadata.managed_fields = None;
+    object
 }
 
 /// Whether one state of an object is not older than another. Resource versions are numbers that

@@ -65,20 +65,36 @@ impl Candidates {
 
     /// The leader of an election leaves, and enters again at the end. Returns the new leader's node.
     pub(super) async fn change(&mut self, election: usize) -> Result<String> {
-        let queue = self
-            .queues
-            .get_mut(election)
-            .context("there is no such election")?;
-        let (node, owner) = queue.pop_front().context("there is no candidate")?;
-        let parent = path(election);
-        let session = &self.sessions[owner];
-        session.delete(&format!("{parent}/{node}"), None).await?;
-        let again = enter(session, &parent, owner).await?;
-        queue.push_back((again, owner));
-        Ok(queue
-            .front()
-            .map(|(node, _)| node.clone())
-            .unwrap_or_default())
+        self.change_all([election]).await?;
+        let queue = self.queues.get(election).and_then(VecDeque::front);
+        Ok(queue.map(|(node, _)| node.clone()).unwrap_or_default())
+    }
+
+    /// The same in many elections, of which none may be named twice, as soon as the servers can.
+    pub(super) async fn change_all(
+        &mut self,
+        elections: impl IntoIterator<Item = usize>,
+    ) -> Result<()> {
+        let (sessions, queues) = (&self.sessions, &self.queues);
+        let changed: Vec<_> = stream::iter(elections)
+            .map(|election| async move {
+                let queue = queues.get(election).context("there is no such election")?;
+                let (node, owner) = queue.front().context("there is no candidate")?;
+                let parent = path(election);
+                let session = &sessions[*owner];
+                session.delete(&format!("{parent}/{node}"), None).await?;
+                let again = enter(session, &parent, *owner).await?;
+                anyhow::Ok((election, (again, *owner)))
+            })
+            .buffer_unordered(PARALLEL)
+            .try_collect()
+            .await?;
+        for (election, again) in changed {
+            let queue = &mut self.queues[election];
+            queue.pop_front();
+            queue.push_back(again);
+        }
+        Ok(())
     }
 
     /// Who leads each election.

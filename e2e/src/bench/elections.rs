@@ -111,9 +111,8 @@ async fn measure(kubectl: &Kubectl, size: Size) -> Result<()> {
     print_memory();
 
     let begin = Instant::now();
-    for change in 0..size.burst {
-        candidates.change(change * size.many / size.burst).await?;
-    }
+    let burst = (0..size.burst).map(|change| change * size.many / size.burst);
+    candidates.change_all(burst).await?;
     let changed = begin.elapsed();
     statuses
         .wait_all(&candidates, Duration::from_secs(600))
