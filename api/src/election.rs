@@ -27,8 +27,8 @@ pub use projections::{
 };
 pub use reasons::{ConditionType, Reason};
 pub use status::{
-    Candidate, Exclusivity, IdentitySource, Leader, LeaderElectionStatus, PreviousLeader,
-    Transition, format_session,
+    Candidate, Exclusivity, IdentitySource, LastActive, Leader, LeaderElectionStatus,
+    PreviousLeader, Transition, format_session,
 };
 
 /// How many candidates a status lists if the spec does not say.
@@ -229,7 +229,7 @@ mod tests {
         let rules = spec["dialect"]["x-kubernetes-validations"]
             .as_array()
             .unwrap();
-        assert_eq!(rules.len(), 6);
+        assert_eq!(rules.len(), 7);
         assert_eq!(
             spec["dialect"]["properties"]["type"]["enum"]
                 .as_array()

@@ -66,6 +66,7 @@ pub(crate) fn anomalies(rules: &Rules, reading: &Reading, children: i32) -> Vec<
     let together = reading.exclusivity == Exclusivity::MultiLeader;
     if let Some(claim) = leader.and_then(|seat| seat.member.claim())
         && claim.session == 0
+        && rules.expiry().is_none()
     {
         found.push(Anomaly::NonEphemeral { children });
     }

@@ -9,6 +9,8 @@ use std::io::Read as _;
 
 use bellwether_api::election::{IdentityDecoder, IdentityOptions, IdentitySource, format_session};
 use flate2::read::GzDecoder;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil};
 
 pub use show::MAX_IDENTITY;
 pub(crate) use show::presentable;
@@ -234,6 +236,38 @@ pub(crate) fn is_set(data: &[u8], pointer: &str) -> bool {
     let unfolded = unfold(data);
     let data = unfolded.as_deref().unwrap_or(data);
     Json::parse(data).is_some_and(|json| json.is_set(pointer))
+}
+
+/// The time at a JSON pointer. Without an offset it is UTC.
+pub(crate) fn time(data: &[u8], pointer: &str) -> Option<Timestamp> {
+    let unfolded = unfold(data);
+    let json = Json::parse(unfolded.as_deref().unwrap_or(data))?;
+    let text = json.text(pointer)?.trim();
+    let utc = || {
+        let time = text.parse::<civil::DateTime>().ok()?;
+        Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    };
+    text.parse().ok().or_else(utc)
+}
+
+/// Where a member can be reached, as the data of Kafka's brokers and of Patroni's members tells.
+pub(crate) fn member_address(data: &[u8]) -> Option<String> {
+    let json = Json::parse(data)?;
+    // A broker without a plain listener has the host null and the port -1.
+    let plain = || {
+        let host = json.text("/host").filter(|host| !host.is_empty())?;
+        Some(match json.joined(&["/port"]) {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        })
+    };
+    let other = || {
+        ["/endpoints/0", "/conn_url"]
+            .iter()
+            .find_map(|at| json.text(at))
+    };
+    let address = plain().or_else(|| other().map(str::to_owned))?;
+    Some(presentable(&address))
 }
 
 /// Whether data is that of an HBase master.

@@ -20,6 +20,7 @@
 //! * While the mirror is blind, nothing that it saw is changed, and nothing is asserted.
 
 mod anomaly;
+mod beside;
 pub mod census;
 mod decode;
 mod dialect;
@@ -30,6 +31,7 @@ mod status;
 mod words;
 
 pub use anomaly::{Anomaly, Common};
+pub use beside::Crowd;
 pub use decode::{Identity, MAX_IDENTITY};
 pub use dialect::Detection;
 pub use reading::{

@@ -53,6 +53,8 @@ pub struct Claim {
     pub leads: bool,
     /// Whether its data says that all candidates lead.
     pub all_lead: bool,
+    /// Until when it leads, if its data says that.
+    pub expires: Option<Timestamp>,
 }
 
 /// A candidate's node: what it says, or that it may not be read.
@@ -201,6 +203,8 @@ pub struct Reading {
     pub foreign_acknowledgement: bool,
     /// What looks wrong, the gravest first.
     pub anomalies: Vec<Anomaly>,
+    /// Who was active last, if the dialect has a node for that and it exists.
+    pub last_active: Option<Claim>,
     /// From where sessions are connected, as far as that was asked for.
     pub addresses: BTreeMap<i64, IpAddr>,
     /// How many sessions watch the leader's node, if that was asked for.
@@ -283,6 +287,7 @@ fn nothing(rules: &Rules, zxid: i64) -> Reading {
         acknowledged: None,
         foreign_acknowledgement: false,
         anomalies: Vec::new(),
+        last_active: None,
         addresses: BTreeMap::new(),
         watchers: None,
         zxid,
@@ -448,7 +453,7 @@ impl Seat {
     }
 
     /// A node that stands in no queue.
-    fn plain(node: &str, member: Member) -> Self {
+    pub(crate) fn plain(node: &str, member: Member) -> Self {
         Self {
             node: node.to_owned(),
             sequence: None,

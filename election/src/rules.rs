@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{CandidateOrder, DialectType, LeaderRule};
 
-use crate::decode::{Decoder, Decoding, Identity, Node, all_lead, is_set};
+use crate::decode::{Decoder, Decoding, Identity, Node, all_lead, is_set, member_address, time};
 use crate::dialect::{
     Detection, Matcher, Names, Order, Pattern, Queue, detect, detect_node, pattern, recipe,
 };
@@ -41,6 +41,8 @@ struct Dialect {
     identity: Decoding,
     registration: Decoding,
     leader: Leads,
+    /// Where in the data the time is until which its owner leads.
+    expiry: Option<String>,
     acknowledgement: Option<&'static str>,
     host_identity: bool,
 }
@@ -234,7 +236,7 @@ impl Rules {
     }
 
     /// How many candidates the status lists.
-    pub(crate) fn max_candidates(&self) -> usize {
+    pub fn max_candidates(&self) -> usize {
         usize::try_from(self.spec.max_candidates)
             .unwrap_or(0)
             .max(1)
@@ -290,10 +292,14 @@ impl Rules {
         let decoding = dialect.map_or(&text, |dialect| &dialect.identity);
         let names = dialect.and_then(|dialect| dialect.names.as_ref());
         let id = names.and_then(|names| names.read(name)?.id);
-        let leads = match dialect.map(|dialect| &dialect.leader) {
+        let marked = match dialect.map(|dialect| &dialect.leader) {
             Some(Leads::Marked(pointer)) => is_set(data, pointer),
             _ => true,
         };
+        let expiry = self.expiry();
+        let expires = expiry.and_then(|pointer| time(data, pointer));
+        // Whoever ought to say until when it leads and does not might lead for ever.
+        let leads = marked && (expiry.is_none() || expires.is_some());
         let all_lead = self.dialect() == Some(DialectType::ClickHouse) && all_lead(data);
         let marked_candidate = self.marks() && self.place() == Place::Queue;
         let token = if marked_candidate {
@@ -306,6 +312,44 @@ impl Rules {
             token,
             leads,
             all_lead,
+            expires,
+            ..claim
+        }
+    }
+
+    /// Where in the leader's data the time is until which it leads, if it leads for a time.
+    pub(crate) fn expiry(&self) -> Option<&str> {
+        self.dialect.as_ref()?.expiry.as_deref()
+    }
+
+    /// The znode whose children may lead, where the path is the leader's own node.
+    pub fn members_path(&self) -> Option<&str> {
+        let path = self.spec.dialect.members_path.as_deref();
+        path.filter(|_| self.place() == Place::Node)
+    }
+
+    /// What the node of one of them says. It is known by its name.
+    pub fn member(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Claim {
+        let named = Decoding::Recipe(Decoder::NodeName);
+        let mut claim = self.read(&named, name, None, stat, data);
+        claim.identity.address = member_address(data);
+        claim
+    }
+
+    /// The znode that tells who was active last: Hadoop's breadcrumb (ActiveStandbyElector.java,
+    /// `BREADCRUMB_FILENAME`).
+    pub fn breadcrumb_path(&self) -> Option<String> {
+        let hadoop = self.dialect() == Some(DialectType::HadoopElector);
+        let (parent, _) = self.spec.path.rsplit_once('/').filter(|_| hadoop)?;
+        Some(format!("{parent}/ActiveBreadCrumb"))
+    }
+
+    /// What that znode says. It lasts and is written by each that becomes active, so the token is the
+    /// transaction that wrote it.
+    pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Claim {
+        let claim = self.claim("ActiveBreadCrumb", stat, data);
+        Claim {
+            token: stat.mzxid,
             ..claim
         }
     }
@@ -343,6 +387,7 @@ impl Rules {
             identity: Identity::decode(decoding, node),
             leads: true,
             all_lead: false,
+            expires: None,
         }
     }
 }
@@ -372,6 +417,7 @@ impl Dialect {
                 Some(pointer) => Leads::Marked(pointer),
                 None => Leads::First,
             },
+            expiry: json.and_then(|json| json.expiry.clone()),
             acknowledgement: recipe.acknowledgement,
             host_identity: recipe.host_identity,
         };
@@ -411,6 +457,7 @@ impl Dialect {
             identity: Decoding::Recipe(Decoder::Text),
             registration: Decoding::Recipe(Decoder::Text),
             leader,
+            expiry: None,
             acknowledgement: None,
             host_identity: false,
         };

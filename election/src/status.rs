@@ -2,7 +2,7 @@
 
 use bellwether_api::conditions::merge_conditions;
 use bellwether_api::election::{
-    Candidate, ConditionType, DialectType, IdentitySource, Leader, LeaderElectionSpec,
+    Candidate, ConditionType, DialectType, IdentitySource, LastActive, Leader, LeaderElectionSpec,
     LeaderElectionStatus, PreviousLeader, Reason, format_session,
 };
 use jiff::Timestamp;
@@ -19,7 +19,7 @@ mod history;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sight {
     /// It sees the election.
-    Seen(Reading),
+    Seen(Box<Reading>),
     /// It does not.
     Blind(Blindness),
 }
@@ -112,6 +112,11 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
             .collect(),
         candidate_count: bounded(reading.candidate_count),
         unmatched_children: bounded(reading.unmatched),
+        last_active: reading.last_active.as_ref().map(|claim| LastActive {
+            identity: claim.identity.text.clone(),
+            address: claim.identity.address.clone(),
+            zxid: claim.token.to_string(),
+        }),
         observed_zxid: Some(reading.zxid.to_string()),
         stale_since: None,
         ..old.clone()

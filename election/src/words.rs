@@ -145,9 +145,21 @@ fn elected(
 ) -> NewCondition {
     let decide =
         |status, reason, what: &str| condition(ConditionType::LeaderElected, status, reason, what);
+    let unfenced = reading.last_active.as_ref().filter(|last| {
+        let leader = status.leader.as_ref();
+        leader.is_none_or(|leader| leader.identity != last.identity.text)
+    });
     let Some(leader) = &status.leader else {
         let (reason, what) = if !reading.exists {
-            (Reason::NoElection, format!("{} does not exist.", spec.path))
+            let unfenced = match unfenced {
+                Some(last) => format!(
+                    " {} was active last: whoever comes to lead fences it first.",
+                    last.identity.text
+                ),
+                None => String::new(),
+            };
+            let what = format!("{} does not exist.{unfenced}", spec.path);
+            (Reason::NoElection, what)
         } else if let Some(open) = undecided(spec, reading) {
             open
         } else if reading.unmatched > 0 {
@@ -201,8 +213,15 @@ fn elected(
         ),
         _ => String::new(),
     };
+    let unfenced = match unfenced {
+        Some(last) => format!(
+            " By the breadcrumb {} was active last: the leader becomes active when it has fenced it.",
+            last.identity.text
+        ),
+        None => String::new(),
+    };
     let what = format!(
-        "{} leads with node {}{token}.{herd}",
+        "{} leads with node {}{token}.{herd}{unfenced}",
         leader.identity,
         presentable(&leader.node)
     );
@@ -231,7 +250,12 @@ fn undecided(spec: &LeaderElectionSpec, reading: &Reading) -> Option<(Reason, St
             (Reason::AwaitingRegistration, what)
         }
         Verdict::NotActive => {
-            let what = "No candidate's data says that it leads.".to_owned();
+            let claim = reading.seats.first().and_then(|seat| seat.member.claim());
+            let expired = claim.and_then(|claim| Some((&claim.identity.text, claim.expires?)));
+            let what = match expired {
+                Some((identity, end)) => format!("{identity} led until {end}."),
+                None => "No candidate's data says that it leads.".to_owned(),
+            };
             (Reason::NotActive, what)
         }
         Verdict::TooMany => {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::LeaderElectionStatus;
 use bellwether_election::{
-    Acknowledgement, Member, NodeStat, Place, Registration, Rules, Sight, Snapshot, Where,
+    Acknowledgement, Crowd, Member, NodeStat, Place, Registration, Rules, Sight, Snapshot, Where,
     read_election, status,
 };
 use jiff::Timestamp;
@@ -30,6 +30,11 @@ struct Case {
     children: Vec<Znode>,
     /// The node where the leader registers itself.
     registration: Option<Znode>,
+    /// Those who may lead, where they stand under a path of their own.
+    #[serde(default)]
+    members: Vec<Znode>,
+    /// Who was active last, in a node of its own.
+    breadcrumb: Option<Znode>,
     /// The session of an acknowledgement outside of the children, or 0.
     acknowledgement: Option<i64>,
     /// Who leads by the application's own rules.
@@ -85,7 +90,10 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
         Some(node) => rules.detect_node(&node.stat(), &node.bytes()),
         None => rules.detect(&children),
     }
-    if let (Some(node), Place::Node) = (&case.node, rules.place()) {
+    if rules.place() == Place::Node {
+        let Some(node) = &case.node else {
+            return Snapshot::Missing { zxid: 1 };
+        };
         let name = case.spec.path.rsplit('/').next().unwrap();
         return Snapshot::Node {
             claim: rules.claim(name, &node.stat(), &node.bytes()),
@@ -138,11 +146,33 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
     }
 }
 
+fn crowd(rules: &Rules, case: &Case) -> Crowd {
+    let members = case.members.iter();
+    let member = |node: &Znode| {
+        let claim = rules.member(&node.name, &node.stat(), &node.bytes());
+        (node.name.clone(), Member::Read(claim))
+    };
+    Crowd {
+        members: members.map(member).collect(),
+        count: case.members.len(),
+        zxid: 1,
+    }
+}
+
 fn status_of(case: &Case) -> LeaderElectionStatus {
     let mut rules = Rules::new(Arc::new(case.spec.clone()), None).unwrap();
     let snapshot = snapshot(&mut rules, case);
-    let sight = Sight::Seen(read_election(&rules, &snapshot));
     let now = Timestamp::from_second(1_800_000_060).unwrap();
+    let mut reading = read_election(&rules, &snapshot);
+    if rules.members_path().is_some() {
+        reading.add_crowd(&rules, crowd(&rules, case));
+    }
+    if let Some(node) = &case.breadcrumb {
+        assert!(rules.breadcrumb_path().is_some());
+        reading.add_breadcrumb(rules.breadcrumb(&node.stat(), &node.bytes()));
+    }
+    reading.expire(now);
+    let sight = Sight::Seen(Box::new(reading));
     status(&case.spec, Some(1), &sight, None, now)
 }
 

@@ -209,7 +209,7 @@ fuzz_target!(|story: Story| {
     let mut old = None;
     for (znodes, second) in [(&story.first, 0), (&story.second, 10)] {
         let snapshot = snapshot(&mut rules, znodes);
-        let seen = Sight::Seen(read_election(&rules, &snapshot));
+        let seen = Sight::Seen(Box::new(read_election(&rules, &snapshot)));
         let now = Timestamp::from_second(1_800_000_000 + second).unwrap();
         let new = status(&spec, Some(1), &seen, old.as_ref(), now);
         check(&spec, &new);

@@ -9,9 +9,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::Reason;
-use bellwether_election::{
-    Anomaly, Blindness, InvalidSpec, Place, Reading, Rules, Sight, Verdict, read_election,
-};
+use bellwether_election::{Anomaly, Blindness, InvalidSpec, Place, Reading, Rules, Sight, Verdict};
 use futures::future::OptionFuture;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
@@ -153,9 +151,10 @@ impl Mirror {
         let mut noticed = Instant::now();
         loop {
             // What runs for a moment only is boxed: there are thousands of mirrors, and most wait.
-            match Box::pin(read(&mut reader, rules)).await {
+            match Box::pin(reader.read(rules)).await {
                 Ok(mut reading) => {
                     self.metrics.read(&Outcome::OK);
+                    reading.expire(Timestamp::now());
                     if reading.zxid < self.newest && older < OLDER_READS {
                         older += 1;
                         debug!(election = %self.key, zxid = reading.zxid, "an older state");
@@ -178,7 +177,7 @@ impl Mirror {
                         reading.addresses = open.addresses();
                         Some((open, reading.clone()))
                     });
-                    self.tell(Sight::Seen(reading), noticed).await;
+                    self.tell(Sight::Seen(Box::new(reading)), noticed).await;
                     let completed = open.map(|(open, reading)| {
                         let completed = self.complete(open, reading);
                         Box::pin(completed)
@@ -216,7 +215,7 @@ impl Mirror {
             let watchers = open.watchers(&self.spec.path, since);
             if addresses != reading.addresses || watchers != reading.watchers {
                 (reading.addresses, reading.watchers) = (addresses, watchers);
-                self.tell(Sight::Seen(reading.clone()), Instant::now())
+                self.tell(Sight::Seen(Box::new(reading.clone())), Instant::now())
                     .await;
             }
         }
@@ -287,14 +286,16 @@ impl Mirror {
         } else {
             RESYNC_MISSING
         };
-        period + period / 10 * u32::try_from(spread % 10).unwrap_or(0) / 10
+        let period = period + period / 10 * u32::try_from(spread % 10).unwrap_or(0) / 10;
+        match reading.expires() {
+            // A moment later, so that the time is over when it is looked at.
+            Some(end) => {
+                let left = Duration::try_from(end.duration_since(Timestamp::now()));
+                period.min(left.unwrap_or(Duration::ZERO) + Duration::from_millis(10))
+            }
+            None => period,
+        }
     }
-}
-
-/// Reads an election, and what the snapshot says by its rules.
-async fn read(reader: &mut Reader, rules: &mut Rules) -> Result<Reading, ReadError> {
-    let snapshot = reader.read(rules).await?;
-    Ok(read_election(rules, &snapshot))
 }
 
 /// What only the members know about an election.

@@ -7,17 +7,22 @@
 //! coming and going is a change of the children. Only where their data or their creation decides who
 //! leads, all of them are, up to a limit.
 
+mod beside;
+
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 
 use bellwether_election::{
-    Acknowledgement, Member, NodeStat, Place, Registration, Rules, Snapshot, Where,
+    Acknowledgement, Member, NodeStat, Place, Reading, Registration, Rules, Snapshot, Where,
+    read_election,
 };
 use futures::future::select_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use thiserror::Error;
 use zookeeper_client::{Client, OneshotWatcher, Stat, WatchedEvent};
+
+use self::beside::Beside;
 
 /// How many candidates are read at the same time.
 const CONCURRENT_READS: usize = 32;
@@ -72,6 +77,8 @@ pub(super) struct Reader {
     registration_watch: Watch,
     /// Watches on the candidates, where all of them have to be known.
     candidates: HashMap<String, Watch>,
+    /// What stands beside the leader's node, where that is the path; nothing else has it.
+    beside: Option<Box<Beside>>,
 }
 
 impl Reader {
@@ -91,6 +98,7 @@ impl Reader {
             acknowledgement_watch: Watch::default(),
             registration_watch: Watch::default(),
             candidates: HashMap::new(),
+            beside: None,
         }
     }
 
@@ -104,6 +112,7 @@ impl Reader {
         self.acknowledgement_watch.clear();
         self.registration_watch.clear();
         self.candidates.clear();
+        self.beside = None;
     }
 
     /// Waits until the server has caught up with the leader of the ensemble.
@@ -124,6 +133,7 @@ impl Reader {
             node = any_fired(&mut self.candidates) => {
                 self.members.remove(&node);
             }
+            () = beside_fired(&mut self.beside) => {}
         }
     }
 
@@ -131,11 +141,17 @@ impl Reader {
     ///
     /// A failed read leaves its watch unset, so the next one reads the same again. If the rules
     /// leave the dialect open, what is read decides it.
-    pub(super) async fn read(&mut self, rules: &mut Rules) -> Result<Snapshot, ReadError> {
-        match rules.place() {
-            Place::Node => self.read_node(rules).await,
-            Place::Queue | Place::Unknown => self.read_queue(rules).await,
+    pub(super) async fn read(&mut self, rules: &mut Rules) -> Result<Reading, ReadError> {
+        let snapshot = match rules.place() {
+            Place::Node => self.read_node(rules).await?,
+            Place::Queue | Place::Unknown => self.read_queue(rules).await?,
+        };
+        let mut reading = read_election(rules, &snapshot);
+        if rules.members_path().is_some() || rules.breadcrumb_path().is_some() {
+            let beside = self.beside.get_or_insert_default();
+            beside.complete(&self.client, rules, &mut reading).await?;
         }
+        Ok(reading)
     }
 
     async fn read_node(&mut self, rules: &Rules) -> Result<Snapshot, ReadError> {
@@ -465,6 +481,17 @@ async fn any_fired(watches: &mut HashMap<String, Watch>) -> String {
         })
     });
     select_all(fired).await.0
+}
+
+/// Waits until one of the watches beside the leader's node fires. Waits for ever if there is none.
+async fn beside_fired(beside: &mut Option<Box<Beside>>) {
+    let Some(beside) = beside else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        () = beside.crowd_watch.fired() => {}
+        () = beside.breadcrumb_watch.fired() => {}
+    }
 }
 
 fn child(path: &str, name: &str) -> String {

@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
         .message("leaderPath is for dialects with a queue, and for Custom with the leaderRule LeaderPath: elsewhere something else says who leads"),
     validation = Rule::new("!has(self.custom) || self.custom.leaderRule != 'LeaderPath' || has(self.leaderPath)")
         .message("leaderPath is required for the leaderRule LeaderPath: name the znode whose owner leads"),
+    validation = Rule::new("!has(self.membersPath) || (self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule == 'Exists')")
+        .message("membersPath is for dialects where path is the leader's node: elsewhere the candidates are the children of path"),
 )]
 pub struct Dialect {
     /// Which recipe it is.
@@ -66,6 +68,21 @@ pub struct Dialect {
     )]
     #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("leaderPath must not hold '.' or '..': ZooKeeper has no relative paths"))]
     pub leader_path: Option<String>,
+
+    /// The absolute path of a znode whose children are those who may lead, for dialects where `path`
+    /// is the leader's node, which says nothing of the others. For example `/brokers/ids` of Kafka,
+    /// `/service/<scope>/members` of Patroni, `/hbase/backup-masters`.
+    ///
+    /// The status lists the leader and then the others, the oldest first; that is no order of
+    /// succession. A child is known by its name. What is there of the leader's own is not listed
+    /// twice: the child that its session owns, or whose name is its identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 2, max = 1024),
+        regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
+    )]
+    #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("membersPath must not hold '.' or '..': ZooKeeper has no relative paths"))]
+    pub members_path: Option<String>,
 }
 
 impl From<DialectType> for Dialect {
@@ -248,6 +265,14 @@ pub struct JsonOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), regex(pattern = r"^(/([^/~]|~[01])*)+$"))]
     pub active: Option<String>,
+
+    /// A JSON pointer to the time until which the owner of the node leads, for example `/end` of
+    /// kazoo's `NonBlockingLease`. From then on nobody leads, by the operator's clock, although the
+    /// node exists; nor does anybody if there is no such time in the data. As in RFC 3339; without an
+    /// offset it is UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256), regex(pattern = r"^(/([^/~]|~[01])*)+$"))]
+    pub expiry: Option<String>,
 }
 
 /// Options of the dialect `Custom`.

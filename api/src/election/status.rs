@@ -40,6 +40,7 @@ pub struct LeaderElectionStatus {
 
     /// The candidates in the order in which they come to lead, at most `spec.maxCandidates`. The
     /// leader is the first of them, unless a registration node or the candidates' data decides.
+    /// With `dialect.membersPath` those behind the leader are in no order of succession.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["node".to_owned()]))]
     pub candidates: Vec<Candidate>,
@@ -51,6 +52,12 @@ pub struct LeaderElectionStatus {
     /// How many children of the path are no candidates in this dialect. They do no harm.
     #[serde(default)]
     pub unmatched_children: i32,
+
+    /// The one that was active last by Hadoop's breadcrumb, a znode that outlives sessions. It is the
+    /// leader as a rule. Where it is somebody else, whoever holds the lock has to fence it first, and
+    /// leads only then. Absent after a clean exit, and in other dialects.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_active: Option<LastActive>,
 
     /// How many other sessions watch the leader's node, where all candidates share one: all of them
     /// wake up and try when it goes (a herd), where a sequential recipe wakes one. Counted when the
@@ -141,6 +148,19 @@ pub struct PreviousLeader {
     /// Its fencing token in decimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing_token: Option<String>,
+}
+
+/// The one that was active last.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastActive {
+    /// Who it is.
+    pub identity: String,
+    /// The address that the breadcrumb tells beside the identity: where it would be fenced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// The zxid that last wrote the breadcrumb, in decimal.
+    pub zxid: String,
 }
 
 /// A change of the leader.

@@ -34,6 +34,11 @@ impl Json {
             .map(|parts| parts.join(":"))
     }
 
+    /// The text that a pointer points at.
+    pub(super) fn text(&self, pointer: &str) -> Option<&str> {
+        self.0.pointer(pointer)?.as_str()
+    }
+
     /// Whether the value at a pointer exists and is neither null nor false.
     pub(super) fn is_set(&self, pointer: &str) -> bool {
         let value = self.0.pointer(pointer);

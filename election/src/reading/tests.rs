@@ -226,6 +226,7 @@ fn a_node_whose_data_says_that_its_owner_released_it_has_no_leader() {
     spec.dialect.json = Some(JsonOptions {
         pointers: vec!["/address".to_owned()],
         active: Some("/active".to_owned()),
+        expiry: None,
     });
     let rules = rules(spec);
     let led = |data: &str| {

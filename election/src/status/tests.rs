@@ -79,11 +79,14 @@ fn queue_at(
         registration: None,
         zxid: newest,
     };
-    Sight::Seen(read_election(&rules, &snapshot))
+    Sight::Seen(Box::new(read_election(&rules, &snapshot)))
 }
 
 fn missing(spec: &LeaderElectionSpec) -> Sight {
-    Sight::Seen(read_election(&rules(spec), &Snapshot::Missing { zxid: 1 }))
+    Sight::Seen(Box::new(read_election(
+        &rules(spec),
+        &Snapshot::Missing { zxid: 1 },
+    )))
 }
 
 fn blind(reason: Reason, second: i64) -> Sight {
@@ -337,7 +340,7 @@ fn registered(rules: &Rules, children: &[&str], registration: Option<(&str, i64)
         registration: Some(registration),
         zxid: 100,
     };
-    Sight::Seen(read_election(rules, &snapshot))
+    Sight::Seen(Box::new(read_election(rules, &snapshot)))
 }
 
 #[test]
@@ -395,7 +398,7 @@ fn a_detected_dialect_stays_when_everybody_left_and_while_the_mirror_is_blind() 
             registration: None,
             zxid: 1,
         };
-        Sight::Seen(read_election(&rules, &snapshot))
+        Sight::Seen(Box::new(read_election(&rules, &snapshot)))
     };
     let story = [
         ("nobody came yet", look(&[])),

@@ -128,7 +128,7 @@ impl Bench {
             key: key_of(&object()),
             uid: "uid-1".to_owned(),
             generation: Some(1),
-            sight: Sight::Seen(read_election(&rules, &snapshot)),
+            sight: Sight::Seen(Box::new(read_election(&rules, &snapshot))),
             noticed: Instant::now(),
         };
         self.notes.send(Note::Seen(Box::new(seen))).await.unwrap();

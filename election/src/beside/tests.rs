@@ -1,0 +1,159 @@
+use std::sync::Arc;
+
+use bellwether_api::LeaderElectionSpec;
+use serde_json::json;
+
+use super::*;
+use crate::{NodeStat, Snapshot, read_election};
+
+const PATH: &str = "/app/leader";
+
+fn rules(dialect: serde_json::Value, max_candidates: i32) -> Rules {
+    let spec = json!({
+        "ensembleRef": { "name": "main" },
+        "path": PATH,
+        "dialect": dialect,
+        "maxCandidates": max_candidates,
+    });
+    let spec: LeaderElectionSpec = serde_json::from_value(spec).unwrap();
+    Rules::new(Arc::new(spec), None).unwrap()
+}
+
+fn with_members(max_candidates: i32) -> Rules {
+    let dialect = json!({ "type": "SingleText", "membersPath": "/app/members" });
+    rules(dialect, max_candidates)
+}
+
+fn stat(czxid: i64, session: i64) -> NodeStat {
+    NodeStat {
+        czxid,
+        mzxid: czxid,
+        pzxid: czxid,
+        ephemeral_owner: session,
+        ..NodeStat::default()
+    }
+}
+
+fn led(rules: &Rules, identity: &str, session: i64) -> Reading {
+    let snapshot = Snapshot::Node {
+        claim: rules.claim("leader", &stat(100, session), identity.as_bytes()),
+        children: 0,
+        zxid: 100,
+    };
+    read_election(rules, &snapshot)
+}
+
+/// Members with their sessions, the first one the oldest.
+fn crowd(rules: &Rules, members: &[(&str, i64)]) -> Crowd {
+    let read = |(czxid, (name, session)): (i64, &(&str, i64))| {
+        let claim = rules.member(name, &stat(czxid, *session), b"");
+        ((*name).to_owned(), Member::Read(claim))
+    };
+    Crowd {
+        members: (1..).zip(members).map(read).collect(),
+        count: members.len(),
+        zxid: 120,
+    }
+}
+
+fn nodes(reading: &Reading) -> Vec<&str> {
+    reading
+        .seats
+        .iter()
+        .map(|seat| seat.node.as_str())
+        .collect()
+}
+
+#[test]
+fn the_leader_is_not_listed_twice() {
+    let rules = with_members(50);
+    // By its name, though another session created that node.
+    let mut reading = led(&rules, "b", 7);
+    reading.add_crowd(&rules, crowd(&rules, &[("c", 3), ("b", 2), ("a", 1)]));
+    assert_eq!(nodes(&reading), ["leader", "c", "a"]);
+    assert_eq!(reading.candidate_count, 3);
+    assert_eq!(reading.zxid, 120);
+    // By its session, though it has another name there.
+    let mut reading = led(&rules, "10.0.0.1:80", 2);
+    reading.add_crowd(&rules, crowd(&rules, &[("c", 3), ("b", 2), ("a", 1)]));
+    assert_eq!(nodes(&reading), ["leader", "c", "a"]);
+    assert_eq!(reading.candidate_count, 3);
+}
+
+#[test]
+fn nodes_that_outlive_sessions_are_not_all_the_leader() {
+    let rules = with_members(50);
+    let mut reading = led(&rules, "x", 0);
+    reading.add_crowd(&rules, crowd(&rules, &[("a", 0), ("b", 0)]));
+    assert_eq!(nodes(&reading), ["leader", "a", "b"]);
+    assert_eq!(reading.candidate_count, 3);
+}
+
+#[test]
+fn a_member_of_the_leader_nodes_name_has_another_name() {
+    let rules = with_members(50);
+    let mut reading = led(&rules, "x", 1);
+    reading.add_crowd(&rules, crowd(&rules, &[("leader", 2)]));
+    assert_eq!(nodes(&reading), ["leader", "/app/members/leader"]);
+}
+
+#[test]
+fn the_list_is_bounded_and_the_count_exact() {
+    let rules = with_members(2);
+    let mut reading = led(&rules, "x", 9);
+    let mut many = crowd(&rules, &[("a", 1), ("b", 2), ("c", 3)]);
+    many.count = 1000;
+    reading.add_crowd(&rules, many);
+    assert_eq!(nodes(&reading), ["leader", "a"]);
+    assert_eq!(reading.candidate_count, 1001);
+}
+
+#[test]
+fn members_stand_where_nobody_leads() {
+    let rules = with_members(50);
+    let mut reading = read_election(&rules, &Snapshot::Missing { zxid: 5 });
+    reading.add_crowd(&rules, crowd(&rules, &[("a", 1), ("b", 2)]));
+    assert_eq!(nodes(&reading), ["a", "b"]);
+    assert_eq!(reading.candidate_count, 2);
+    assert_eq!(reading.leader(), None);
+}
+
+#[test]
+fn a_lease_counts_until_its_end_and_not_at_it() {
+    let dialect = json!({
+        "type": "SingleJson",
+        "json": { "pointers": ["/holder"], "expiry": "/end" },
+    });
+    let rules = rules(dialect, 50);
+    let end: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
+    let at = |text: &str| {
+        let data = format!(r#"{{"holder": "a", "end": "{text}"}}"#);
+        let claim = rules.claim("leader", &stat(100, 0), data.as_bytes());
+        read_election(
+            &rules,
+            &Snapshot::Node {
+                claim,
+                children: 0,
+                zxid: 100,
+            },
+        )
+    };
+    for text in [
+        "2026-01-01T12:00:00",
+        "2026-01-01T12:00:00Z",
+        "2026-01-01T14:00:00+02:00",
+        "2026-01-01 12:00:00.000",
+    ] {
+        let mut reading = at(text);
+        assert_eq!(reading.expires(), Some(end), "{text}");
+        assert!(reading.anomalies.is_empty(), "{:?}", reading.anomalies);
+        reading.expire(end - jiff::SignedDuration::from_millis(1));
+        assert!(reading.leader().is_some(), "{text}");
+        reading.expire(end);
+        assert_eq!(reading.verdict, Verdict::NotActive, "{text}");
+    }
+    // Without a time that can be read nobody leads.
+    for text in ["", "soon", "1767268800"] {
+        assert_eq!(at(text).verdict, Verdict::NotActive, "{text}");
+    }
+}

@@ -1,0 +1,143 @@
+//! Reads of what stands beside the leader's node: those who may lead, and Hadoop's breadcrumb.
+
+use bellwether_election::{Claim, Crowd, Member, Reading, Rules};
+use futures::{StreamExt, TryStreamExt, stream};
+use zookeeper_client::Client;
+
+use super::{ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, node_stat, restless};
+
+/// What was read beside the leader's node, each part valid while its watch is set.
+#[derive(Default)]
+pub(super) struct Beside {
+    crowd: Crowd,
+    pub(super) crowd_watch: Watch,
+    breadcrumb: Option<Claim>,
+    pub(super) breadcrumb_watch: Watch,
+}
+
+impl Beside {
+    /// Reads what is not known and adds all of it to the reading of the leader's node.
+    pub(super) async fn complete(
+        &mut self,
+        client: &Client,
+        rules: &Rules,
+        reading: &mut Reading,
+    ) -> Result<(), ReadError> {
+        if let Some(path) = rules.members_path() {
+            self.read_crowd(client, rules, path).await?;
+            reading.add_crowd(rules, self.crowd.clone());
+        }
+        if let Some(path) = rules.breadcrumb_path() {
+            self.read_breadcrumb(client, rules, &path).await?;
+            if let Some(breadcrumb) = &self.breadcrumb {
+                reading.add_breadcrumb(breadcrumb.clone());
+            }
+        }
+        Ok(())
+    }
+
+    async fn read_crowd(
+        &mut self,
+        client: &Client,
+        rules: &Rules,
+        path: &str,
+    ) -> Result<(), ReadError> {
+        for _ in 0..ATTEMPTS {
+            if self.crowd_watch.is_set() {
+                return Ok(());
+            }
+            match client.get_and_watch_children(path).await {
+                Ok((mut names, stat, watcher)) => {
+                    self.crowd_watch.set(watcher);
+                    let count = names.len();
+                    names.sort_unstable();
+                    names.truncate(rules.max_candidates());
+                    let members = read_members(client, rules, path, names).await;
+                    let members = members.inspect_err(|_| self.crowd_watch.clear())?;
+                    let stat = node_stat(&stat);
+                    let claims = members.iter().filter_map(|(_, member)| member.claim());
+                    let zxid = claims
+                        .map(|claim| claim.czxid)
+                        .fold(stat.newest(), i64::max);
+                    self.crowd = Crowd {
+                        members,
+                        count,
+                        zxid,
+                    };
+                }
+                Err(zookeeper_client::Error::NoNode) => {
+                    let answer = client.check_and_watch_stat(path).await;
+                    let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
+                    if stat.is_none() {
+                        self.crowd_watch.set(watcher);
+                        self.crowd = Crowd::default();
+                    }
+                }
+                Err(error) => return Err(failed(path, error)),
+            }
+        }
+        if self.crowd_watch.is_set() {
+            return Ok(());
+        }
+        Err(restless(path))
+    }
+
+    async fn read_breadcrumb(
+        &mut self,
+        client: &Client,
+        rules: &Rules,
+        path: &str,
+    ) -> Result<(), ReadError> {
+        for _ in 0..ATTEMPTS {
+            if self.breadcrumb_watch.is_set() {
+                return Ok(());
+            }
+            match client.get_and_watch_data(path).await {
+                Ok((data, stat, watcher)) => {
+                    self.breadcrumb_watch.set(watcher);
+                    self.breadcrumb = Some(rules.breadcrumb(&node_stat(&stat), &data));
+                }
+                Err(zookeeper_client::Error::NoNode) => {
+                    let answer = client.check_and_watch_stat(path).await;
+                    let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
+                    if stat.is_none() {
+                        self.breadcrumb_watch.set(watcher);
+                        self.breadcrumb = None;
+                    }
+                }
+                Err(error) => return Err(failed(path, error)),
+            }
+        }
+        if self.breadcrumb_watch.is_set() {
+            return Ok(());
+        }
+        Err(restless(path))
+    }
+}
+
+/// Those who may lead, but for those who left while they were read: their leaving has fired the
+/// watch.
+async fn read_members(
+    client: &Client,
+    rules: &Rules,
+    parent: &str,
+    names: Vec<String>,
+) -> Result<Vec<(String, Member)>, ReadError> {
+    let answers: Vec<_> = stream::iter(names)
+        .map(|name| async move {
+            let path = child(parent, &name);
+            match client.get_data(&path).await {
+                Ok((data, stat)) => {
+                    let claim = rules.member(&name, &node_stat(&stat), &data);
+                    Ok(Some((name, Member::Read(claim))))
+                }
+                Err(zookeeper_client::Error::NoNode) => Ok(None),
+                Err(zookeeper_client::Error::NoAuth) => Ok(Some((name, Member::Hidden))),
+                Err(error) => Err(failed(&path, error)),
+            }
+        })
+        .buffer_unordered(CONCURRENT_READS)
+        .try_collect()
+        .await?;
+    Ok(answers.into_iter().flatten().collect())
+}
