@@ -1,6 +1,7 @@
 //! The processes behind pods, where the tests run beside the processes of the cluster.
 
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -83,5 +84,52 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         signal(&self.0, "CONT");
+    }
+}
+
+/// A pod that is cut off from everything: what it sends and what is sent to it is dropped without a
+/// word, until this is dropped.
+#[derive(Debug)]
+pub struct Cut {
+    /// The network of the pod, which outlives the process that it was found by.
+    network: File,
+}
+
+impl Cut {
+    /// Cuts off the pod of a process; `None` if the process has gone.
+    pub fn off(process: &Process) -> Result<Option<Self>> {
+        let Ok(network) = File::open(format!("/proc/{}/ns/net", process.id)) else {
+            return Ok(None);
+        };
+        let cut = Self { network };
+        cut.filter("--append")?;
+        Ok(Some(cut))
+    }
+
+    fn filter(&self, change: &str) -> Result<()> {
+        let path = format!(
+            "--net=/proc/{}/fd/{}",
+            std::process::id(),
+            self.network.as_raw_fd()
+        );
+        for chain in ["INPUT", "OUTPUT"] {
+            let status = Command::new("nsenter")
+                .args([&path, "--", "iptables", "--wait", change, chain])
+                .args(["--jump", "DROP"])
+                .status()?;
+            ensure!(
+                status.success(),
+                "iptables did not {change} the rule of {chain}: {status}"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Cut {
+    fn drop(&mut self) {
+        if let Err(error) = self.filter("--delete") {
+            eprintln!("{error:#}");
+        }
     }
 }

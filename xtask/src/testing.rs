@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
     /// Only the tests on real ZooKeeper servers without a cluster
     #[arg(long)]
     servers: bool,
-    /// Search long: real servers go through every size change ten times, with new random faults
+    /// Search long: real servers go through every size change ten times, with new random faults,
+    /// and elections go on for ten minutes while everything around them fails
     #[arg(long)]
     long: bool,
     /// Leave the cluster running afterwards
@@ -42,6 +43,8 @@ pub(crate) struct Arguments {
 
 /// How often a long search goes through every size change on real servers.
 const LONG: u32 = 10;
+/// For how long everything fails around elections in a long search, in seconds.
+const LONG_SOAK: &str = "600";
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
 
@@ -145,6 +148,9 @@ fn end_to_end(
     let mut command = cluster.exec(&[program.as_str()])?;
     command.args(&arguments.filter).current_dir(root());
     command.env("BELLWETHER_KUBECTL", "kubectl");
+    if arguments.long {
+        command.env("BELLWETHER_SOAK_SECONDS", LONG_SOAK);
+    }
     count.run("end-to-end tests", &mut command, errors)
 }
 

@@ -73,16 +73,21 @@ fn hand_over_and_back<'w>(
     ensure_succession(&joined, &agree(&processes)?)
 }
 
-/// Kafka's brokers say who the controller is, and one of them that it is the controller.
+/// Kafka's brokers say who the controller is, and one of them that it is the controller. All brokers
+/// that have registered are listed.
 pub(crate) fn kafka_status_equals_what_the_brokers_report(world: &World) -> Result<()> {
     let pod = world.application("kafka")?;
     let hosts = format!("{}/kafka", world.small_ensemble(1)?.members(1));
-    let dialect = json!({ "type": "SingleJson", "json": { "pointers": ["/brokerid"] } });
+    let dialect = json!({
+        "type": "SingleJson",
+        "json": { "pointers": ["/brokerid"] },
+        "membersPath": "/kafka/brokers/ids",
+    });
     let election = world.election("controller", "/kafka/controller", dialect)?;
     hand_over_and_back(
         &election,
         ["1", "2"],
-        |_| 1,
+        |brokers| brokers,
         |id| {
             let program = ["KafkaBroker", &hosts, id, &format!("909{id}")];
             pod.java_with(id, &["-Xmx160m"], &program)

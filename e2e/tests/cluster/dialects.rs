@@ -1,8 +1,8 @@
 //! Dialects that are detected, that are registered elsewhere, and that users describe.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 use bellwether_e2e::clients::{Client, Clients};
 use bellwether_e2e::election::Election;
 use bellwether_e2e::wait::until;
@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 use crate::scenarios::expect_refusal;
 
 const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long a lease counts: longer than it takes to see it and to try for it again.
+const LEASE: Duration = Duration::from_secs(60);
 
 /// A client that owns these nodes.
 fn owner<'w>(clients: &Clients<'w>, hosts: &str, id: &str, nodes: &[&str]) -> Result<Client<'w>> {
@@ -247,4 +250,88 @@ pub(crate) fn options_of_another_dialect_of_election_are_refused(world: &World) 
     )?;
     object["spec"]["identity"] = json!({ "decoder": "Json", "pointers": ["/id"] });
     world.apply(&object)
+}
+
+/// kazoo's `NonBlockingLease` writes until when it counts into a node that lasts. Nobody leads from then
+/// on, although no znode changes.
+pub(crate) fn a_lease_of_kazoo_counts_until_its_end(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let dialect = json!({
+        "type": "SingleJson",
+        "json": { "pointers": ["/holder"], "expiry": "/end" },
+    });
+    let election = world.election("lease", "/leases/nightly/lease_holder", dialect)?;
+    let take = |holder: &str, seconds: u32| {
+        let program = format!(
+            "import datetime as d; from kazoo.client import KazooClient as K; k = K('{hosts}'); \
+             k.start(); print(bool(k.NonBlockingLease('/leases/nightly', \
+             d.timedelta(seconds={seconds}), identifier='{holder}')))"
+        );
+        clients.output(&["python3", "-c", &program])
+    };
+    let end = Instant::now() + LEASE;
+    let taken = take("one", u32::try_from(LEASE.as_secs())?)?;
+    ensure!(taken.trim() == "True", "the lease was not given: {taken}");
+    let first = election.wait_queue(&["one"])?;
+    ensure!(Instant::now() < end, "it took too long to see the lease");
+    let refused = take("two", 600)?;
+    ensure!(refused.trim() == "False", "the lease was given twice");
+    election.wait_condition("LeaderElected", "False", "NotActive")?;
+    // kazoo writes whole seconds.
+    let early = end - Duration::from_secs(1);
+    ensure!(Instant::now() > early, "the lease was over too soon");
+    let status = election.status().map_err(Error::msg)?;
+    ensure!(status["leader"].is_null(), "somebody leads: {status}");
+    let again = take("two", 600)?;
+    ensure!(again.trim() == "True", "the lease was not given: {again}");
+    let second = election.wait_queue(&["two"])?;
+    ensure!(
+        Election::token(&second) > Election::token(&first),
+        "{first} then {second}"
+    );
+    election.wait_condition("QueueHealthy", "True", "Orderly")
+}
+
+/// Whoever was active last by Hadoop's breadcrumb is shown beside the owner of the lock, and stays when
+/// the lock goes.
+pub(crate) fn hadoops_breadcrumb_is_shown_beside_the_lock(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let path = "/hadoop-ha/hdfs/ActiveStandbyElectorLock";
+    let election = world.election("hdfs", path, json!({ "type": "HadoopElector" }))?;
+    // ActiveNodeInfo of HAZKInfo.proto: nameservice, namenode, host, port and port of the controller.
+    let program = |steps: &str| {
+        format!(
+            "from kazoo.client import KazooClient as K; k = K('{hosts}'); k.start(); \
+             info = lambda n: b'\\n\\x04hdfs\\x12\\x03nn' + n + b'\\x1a\\x03nn' + n + b'\\x20\\xd4\\x3e\\x28\\xd3\\x3e'; \
+             lock = '{path}'; crumb = '/hadoop-ha/hdfs/ActiveBreadCrumb'; {steps}"
+        )
+    };
+    let run = |steps: &str| clients.output(&["python3", "-c", &program(steps)]);
+    let last = |identity: &str| {
+        until("the status shows who was active last", PATIENCE, || {
+            let status = election.status()?;
+            let shown = &status["lastActive"]["identity"];
+            (shown == identity).then_some(()).ok_or(shown.to_string())
+        })
+    };
+    run("k.create(lock, info(b'0'), makepath=True); k.create(crumb, info(b'0'))")?;
+    election.wait_queue(&["nn0"])?;
+    last("nn0")?;
+    // The lock goes without a clean exit, and another takes it but has not fenced the first yet.
+    run("k.delete(lock)")?;
+    election.wait_condition("LeaderElected", "False", "NoElection")?;
+    last("nn0")?;
+    run("k.create(lock, info(b'1'))")?;
+    election.wait_queue(&["nn1"])?;
+    last("nn0")?;
+    run("k.set(crumb, info(b'1'))")?;
+    last("nn1")?;
+    run("k.delete(crumb); k.delete(lock)")?;
+    until("nobody was active last", PATIENCE, || {
+        let status = election.status()?;
+        let gone = status["lastActive"].is_null() && status["leader"].is_null();
+        gone.then_some(()).ok_or(status["lastActive"].to_string())
+    })
 }

@@ -17,6 +17,7 @@ mod projections;
 mod refusals;
 mod scenarios;
 mod sizes;
+mod soak;
 
 use std::process::ExitCode;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -88,6 +89,8 @@ const TESTS: &[Test] = tests![
     3 dialects::anonymous_candidates_have_the_address_of_their_connection,
     1 dialects::an_election_whose_leader_registers_itself_follows_the_registration,
     1 dialects::an_election_of_the_users_own_making_is_read_as_described,
+    1 dialects::a_lease_of_kazoo_counts_until_its_end,
+    1 dialects::hadoops_breadcrumb_is_shown_beside_the_lock,
     0 projections::what_is_wrong_about_projections_is_refused,
     1 projections::a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind,
     1 projections::a_service_and_labels_of_pods_follow_the_leader,
@@ -106,6 +109,8 @@ const TESTS: &[Test] = tests![
     3 faults::deleting_the_leaders_pod_heals,
     3 sizes::three_members_are_ready_from_a_spec_with_nothing_but_a_size,
     3 sizes::a_size_change_one_second_after_creation_is_carried_out,
+    // Alone: the operator of all is out of reach for a while.
+    7 soak::statuses_equal_a_fresh_read_after_everything_failed,
 ];
 
 /// Room for members, taken for the time of a test.
