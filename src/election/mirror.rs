@@ -177,7 +177,7 @@ impl Mirror {
                         reading.addresses = open.addresses();
                         Some((open, reading.clone()))
                     });
-                    self.tell(Sight::Seen(Box::new(reading)), noticed).await;
+                    self.tell(Sight::Seen(reading), noticed).await;
                     let completed = open.map(|(open, reading)| {
                         let completed = self.complete(open, reading);
                         Box::pin(completed)
@@ -202,7 +202,7 @@ impl Mirror {
 
     /// Tells a reading again when the members have said what it takes from their lists. Does not
     /// return.
-    async fn complete(&self, open: Open, mut reading: Reading) {
+    async fn complete(&self, open: Open, mut reading: Box<Reading>) {
         for pause in CENSUS_PAUSES {
             if open.is_answered_by(&reading) {
                 break;
@@ -215,7 +215,7 @@ impl Mirror {
             let watchers = open.watchers(&self.spec.path, since);
             if addresses != reading.addresses || watchers != reading.watchers {
                 (reading.addresses, reading.watchers) = (addresses, watchers);
-                self.tell(Sight::Seen(Box::new(reading.clone())), Instant::now())
+                self.tell(Sight::Seen(reading.clone()), Instant::now())
                     .await;
             }
         }

@@ -141,12 +141,12 @@ impl Reader {
     ///
     /// A failed read leaves its watch unset, so the next one reads the same again. If the rules
     /// leave the dialect open, what is read decides it.
-    pub(super) async fn read(&mut self, rules: &mut Rules) -> Result<Reading, ReadError> {
+    pub(super) async fn read(&mut self, rules: &mut Rules) -> Result<Box<Reading>, ReadError> {
         let snapshot = match rules.place() {
             Place::Node => self.read_node(rules).await?,
             Place::Queue | Place::Unknown => self.read_queue(rules).await?,
         };
-        let mut reading = read_election(rules, &snapshot);
+        let mut reading = Box::new(read_election(rules, &snapshot));
         if rules.members_path().is_some() || rules.breadcrumb_path().is_some() {
             let beside = self.beside.get_or_insert_default();
             beside.complete(&self.client, rules, &mut reading).await?;

@@ -34,7 +34,7 @@ pub(super) struct Registry {
     notes: mpsc::Sender<Note>,
     metrics: Metrics,
     elections: HashMap<Key, Running>,
-    sessions: HashMap<Target, Session>,
+    sessions: HashMap<Arc<Target>, Session>,
     /// The ensembles that exist, with their uids; `None` until they were listed.
     ensembles: Option<HashMap<Key, String>>,
     /// Elections and ensembles that the list under way has shown.
@@ -46,7 +46,7 @@ pub(super) struct Registry {
 struct Running {
     uid: String,
     spec: Arc<LeaderElectionSpec>,
-    target: Target,
+    target: Arc<Target>,
     _task: Task,
 }
 
@@ -55,6 +55,8 @@ struct Session {
     presence: watch::Sender<Presence>,
     link: watch::Receiver<Link>,
     census: Option<Census>,
+    /// How many elections need it.
+    users: usize,
     _task: Task,
 }
 
@@ -154,7 +156,7 @@ impl Registry {
             warn!(election = %key, "neither ensembleRef nor connection is given, or both are");
             return;
         };
-        let (link, census) = self.session(&target);
+        let (target, link, census) = self.session(target);
         let spec = Arc::new(object.spec.clone());
         let status = object.status.as_ref();
         let observed = status.and_then(|status| status.observed_zxid.as_deref());
@@ -174,23 +176,22 @@ impl Registry {
         };
         info!(election = %key, path = %spec.path, dialect = spec.dialect.type_.as_str(), "mirrored");
         let task = Task(tokio::spawn(mirror.run(link)).abort_handle());
-        self.elections.insert(
-            key,
-            Running {
-                uid,
-                spec,
-                target,
-                _task: task,
-            },
-        );
-        self.close_unused_sessions();
+        let running = Running {
+            uid,
+            spec,
+            target,
+            _task: task,
+        };
+        if let Some(before) = self.elections.insert(key, running) {
+            self.release(&before.target);
+        }
     }
 
     async fn remove(&mut self, key: &Key) {
-        if self.elections.remove(key).is_some() {
+        if let Some(running) = self.elections.remove(key) {
             info!(election = %key, "no longer mirrored");
+            self.release(&running.target);
         }
-        self.close_unused_sessions();
         self.note(Note::Gone(key.clone())).await;
     }
 
@@ -199,43 +200,49 @@ impl Registry {
         let _ = self.notes.send(note).await;
     }
 
-    /// The state of the session to a target, which is opened if it is the first to be asked for, and
-    /// what the members say of their clients.
-    fn session(&mut self, target: &Target) -> (watch::Receiver<Link>, Option<Census>) {
-        if let Some(session) = self.sessions.get(target) {
-            return (session.link.clone(), session.census.clone());
-        }
-        let census = target
-            .ensemble()
-            .map(|ensemble| Census::new(&ensemble, &self.scope));
-        let (presence, is_present) = watch::channel(self.presence(target));
-        let (link_is, link) = watch::channel(Link::Starting);
-        let keeper = Keeper {
-            target: target.clone(),
-            address: target.connect_string(&self.scope),
-            presence: is_present,
-            link: link_is,
-            kube: self.client.clone(),
-            metrics: self.metrics.clone(),
+    /// One more election needs the session to a target, which is opened for the first of them: its
+    /// state, and what the members say of their clients.
+    fn session(&mut self, target: Target) -> (Arc<Target>, watch::Receiver<Link>, Option<Census>) {
+        let presence = self.presence(&target);
+        let target = match self.sessions.get_key_value(&target) {
+            Some((target, _)) => Arc::clone(target),
+            None => Arc::new(target),
         };
-        let task = Task(tokio::spawn(keeper.keep()).abort_handle());
-        let session = Session {
-            presence,
-            link: link.clone(),
-            census: census.clone(),
-            _task: task,
-        };
-        self.sessions.insert(target.clone(), session);
-        (link, census)
+        let session = self.sessions.entry(Arc::clone(&target)).or_insert_with(|| {
+            let census = target
+                .ensemble()
+                .map(|ensemble| Census::new(&ensemble, &self.scope));
+            let (presence, is_present) = watch::channel(presence);
+            let (link_is, link) = watch::channel(Link::Starting);
+            let keeper = Keeper {
+                target: Target::clone(&target),
+                address: target.connect_string(&self.scope),
+                presence: is_present,
+                link: link_is,
+                kube: self.client.clone(),
+                metrics: self.metrics.clone(),
+            };
+            Session {
+                presence,
+                link,
+                census,
+                users: 0,
+                _task: Task(tokio::spawn(keeper.keep()).abort_handle()),
+            }
+        });
+        session.users += 1;
+        (target, session.link.clone(), session.census.clone())
     }
 
-    fn close_unused_sessions(&mut self) {
-        let used: HashSet<&Target> = self
-            .elections
-            .values()
-            .map(|running| &running.target)
-            .collect();
-        self.sessions.retain(|target, _| used.contains(target));
+    /// One election less needs the session to a target; it is closed when none does.
+    fn release(&mut self, target: &Target) {
+        let Some(session) = self.sessions.get_mut(target) else {
+            return;
+        };
+        session.users = session.users.saturating_sub(1);
+        if session.users == 0 {
+            self.sessions.remove(target);
+        }
     }
 
     fn presence(&self, target: &Target) -> Presence {

@@ -129,7 +129,8 @@ struct Done {
 /// What the writer knows about one object.
 struct Entry {
     object: Arc<LeaderElection>,
-    seen: Option<Seen>,
+    /// What a mirror sees, and the generation that it was started for.
+    seen: Option<(Option<i64>, Sight)>,
     projected: Option<Projected>,
     /// When the first event came that is not written yet.
     noticed: Option<Instant>,
@@ -260,7 +261,7 @@ impl Writer {
                 let key = seen.key.clone();
                 entry.noticed.get_or_insert(seen.noticed);
                 let noticed = seen.noticed;
-                entry.seen = Some(*seen);
+                entry.seen = Some((seen.generation, seen.sight));
                 if entry.object.spec.projections.is_some() {
                     self.show(&key, Some(noticed));
                 }
@@ -458,17 +459,17 @@ impl Entry {
 
     /// The status that the object should have, if that is known.
     fn fresh(&self) -> Option<LeaderElectionStatus> {
-        let seen = self.seen.as_ref()?;
+        let (generation, sight) = self.seen.as_ref()?;
         // What was seen by an older spec says nothing about this one; its mirror is on the way.
-        if seen.generation != self.object.metadata.generation {
+        if *generation != self.object.metadata.generation {
             return None;
         }
         let projected = self.projected.as_ref();
-        let projected = projected.filter(|told| told.generation == seen.generation);
+        let projected = projected.filter(|told| told.generation == *generation);
         Some(status_and_projection(
             &self.object.spec,
-            seen.generation,
-            &seen.sight,
+            *generation,
+            sight,
             projected.map(|told| &told.projection),
             self.object.status.as_ref(),
             Timestamp::now(),
