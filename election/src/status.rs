@@ -290,6 +290,7 @@ fn candidate(position: i32, seat: &Seat) -> Candidate {
         position,
         sequence: seat.sequence,
         identity: identity.text,
+        address: identity.address,
         session_id: session(seat),
         create_time: claim.and_then(|claim| claim.created).map(MicroTime),
         czxid: claim.map(|claim| claim.czxid.to_string()),

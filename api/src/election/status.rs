@@ -194,6 +194,9 @@ pub struct Candidate {
     pub sequence: Option<i32>,
     /// Who it is.
     pub identity: String,
+    /// The address that the node's data tells beside the identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
     /// The session that owns the node, in hexadecimal.
     #[serde(default, rename = "sessionID", skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,

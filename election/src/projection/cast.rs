@@ -35,7 +35,7 @@ pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
         let candidates = subject.status.candidates.iter().filter_map(|candidate| {
             let claimant = Claimant {
                 identity: &candidate.identity,
-                address: None,
+                address: candidate.address.as_deref(),
                 connection: connection(candidate.client_address.as_deref()),
             };
             match binder.bind(&claimant, pods) {

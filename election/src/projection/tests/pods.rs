@@ -144,3 +144,29 @@ fn an_anonymous_leader_is_found_by_where_its_session_connects_from() {
     let roles = Roles::new(&labels, Some(b), [a].into_iter());
     assert_eq!(found.roles, Some(roles));
 }
+
+/// Brokers are known by numbers, and their pods by the addresses that they registered.
+#[test]
+fn a_candidate_is_found_by_its_address() {
+    let mut status = queue(&["1", "2"]);
+    status.leader.as_mut().unwrap().address = Some("kafka-1.kafka:9092".to_owned());
+    status.candidates[0].address = Some("kafka-1.kafka:9092".to_owned());
+    status.candidates[1].address = Some("SSL://kafka-2.kafka:9093".to_owned());
+    let subject = subject(projections(), status);
+    let mut pods = Pods::new("shop");
+    for (name, ip) in [
+        ("kafka-1", "10.0.0.1"),
+        ("kafka-2", "10.0.0.2"),
+        ("kafka-3", "10.0.0.3"),
+    ] {
+        pods.insert(PodFacts {
+            subdomain: Some("kafka".to_owned()),
+            ..pod(name, ip)
+        });
+    }
+    let found = cast(&subject, &Binder::default(), &pods);
+    assert_eq!(found.leader, Some(Binding::Pod("kafka-1".to_owned())));
+    let roles = format!("{:?}", found.roles);
+    assert!(roles.contains("kafka-2"), "{roles}");
+    assert!(!roles.contains("kafka-3"), "{roles}");
+}
