@@ -38,6 +38,9 @@ pub(crate) struct Run {
     /// Who holds the lease: this replica.
     #[arg(long, env = "POD_NAME", default_value = "bellwether")]
     pub identity: String,
+    /// Work in this namespace only; repeat it for several. All namespaces if none is given.
+    #[arg(long = "watch-namespace", value_name = "NAMESPACE")]
+    pub watch_namespaces: Vec<String>,
     /// The image with the member program, which every ZooKeeper pod runs first.
     #[arg(long, env = "MEMBER_IMAGE")]
     pub member_image: String,

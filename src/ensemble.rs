@@ -15,7 +15,7 @@ use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::core::DeserializeGuard;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::events::Reporter;
 use kube::runtime::reflector::ObjectRef;
@@ -47,9 +47,10 @@ pub(crate) struct Context {
 /// The unit of work: an ensemble that may not parse.
 type Guarded = DeserializeGuard<ZooKeeperEnsemble>;
 
-/// Runs the controller until `shutdown`.
+/// Runs the controller for one namespace, or for all of them, until `shutdown`.
 pub(crate) async fn run(
     context: Arc<Context>,
+    namespace: Option<String>,
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let client = context.client.clone();
@@ -63,27 +64,33 @@ pub(crate) async fn run(
         let namespace = pod.namespace()?;
         Some(ObjectRef::<Guarded>::new(&name).within(&namespace))
     };
-    Controller::new(
-        Api::<Guarded>::all(client.clone()),
-        watcher::Config::default(),
-    )
-    .with_config(Config::default().concurrency(16))
-    .owns(Api::<StatefulSet>::all(client.clone()), owned.clone())
-    .owns(Api::<ConfigMap>::all(client.clone()), owned.clone())
-    .owns(Api::<Service>::all(client.clone()), owned.clone())
-    .owns(
-        Api::<PodDisruptionBudget>::all(client.clone()),
-        owned.clone(),
-    )
-    .watches(Api::<Pod>::all(client), owned, to_ensemble)
-    .graceful_shutdown_on(shutdown)
-    .run(reconcile, error_policy, context)
-    .for_each(|result| async {
-        if let Err(error) = result {
-            tracing::debug!(%error, "reconcile ended with an error");
-        }
-    })
-    .await;
+    let within = namespace.as_deref();
+    Controller::new(api::<Guarded>(&client, within), watcher::Config::default())
+        .with_config(Config::default().concurrency(16))
+        .owns(api::<StatefulSet>(&client, within), owned.clone())
+        .owns(api::<ConfigMap>(&client, within), owned.clone())
+        .owns(api::<Service>(&client, within), owned.clone())
+        .owns(api::<PodDisruptionBudget>(&client, within), owned.clone())
+        .watches(api::<Pod>(&client, within), owned, to_ensemble)
+        .graceful_shutdown_on(shutdown)
+        .run(reconcile, error_policy, context)
+        .for_each(|result| async {
+            if let Err(error) = result {
+                tracing::debug!(%error, "reconcile ended with an error");
+            }
+        })
+        .await;
+}
+
+/// The objects of a kind in one namespace, or in all.
+fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
 }
 
 /// One pass: gather, validate, plan, execute, publish.

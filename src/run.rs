@@ -1,9 +1,11 @@
 //! Starting and stopping: clients, lease, controllers, in this order and back.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use bellwether_ensemble::validate::Context as Contribution;
+use futures::future::join_all;
 use kube::Client;
 use kube::runtime::events::Reporter;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,17 +33,23 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         metrics.clone(),
         wait(stopped.clone()),
     ));
-    let scope = election::Scope {
-        namespace: None,
-        cluster_domain: arguments.cluster_domain.clone(),
-    };
-    let mirroring = tokio::spawn(election::run(
-        client.clone(),
-        scope,
-        lease.clone(),
-        elections,
-        wait(stopped.clone()),
-    ));
+    let namespaces = namespaces(&arguments.watch_namespaces)?;
+    let mut tasks = vec![serving];
+    // An election, its ensemble, its pods and its Secrets are all in one namespace, so that mirrors of
+    // several namespaces need not know of each other.
+    for namespace in &namespaces {
+        let scope = election::Scope {
+            namespace: namespace.clone(),
+            cluster_domain: arguments.cluster_domain.clone(),
+        };
+        tasks.push(tokio::spawn(election::run(
+            client.clone(),
+            scope,
+            lease.clone(),
+            elections.clone(),
+            wait(stopped.clone()),
+        )));
+    }
     let context = Arc::new(ensemble::Context {
         client: client.clone(),
         contribution: Contribution {
@@ -66,6 +74,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = %arguments.identity,
+        namespaces = ?arguments.watch_namespaces,
         "bellwether started"
     );
 
@@ -73,7 +82,10 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         // Only the holder of the lease plans and acts.
         let mut lease = lease.clone();
         let _ = lease.wait_for(|held| *held).await;
-        ensemble::run(context, wait(stopped.clone())).await;
+        let controllers = namespaces
+            .into_iter()
+            .map(|namespace| ensemble::run(context.clone(), namespace, wait(stopped.clone())));
+        join_all(controllers).await;
     };
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -99,7 +111,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         claim.release().await;
     }
     let _ = tokio::time::timeout(std::time::Duration::from_secs(5), async {
-        for task in [serving, mirroring] {
+        for task in tasks {
             match task.await {
                 Ok(Err(error)) => tracing::error!(%error, "a part of the operator failed"),
                 Err(error) => tracing::error!(%error, "a part of the operator failed"),
@@ -111,6 +123,22 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
     anyhow::ensure!(!lost, "the lease was lost; starting afresh");
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The namespaces to work in, each once; one `None` for all of them.
+///
+/// # Errors
+/// When one is empty: it would be taken for all, which nobody asked for.
+fn namespaces(asked: &[String]) -> anyhow::Result<Vec<Option<String>>> {
+    anyhow::ensure!(
+        asked.iter().all(|namespace| !namespace.is_empty()),
+        "--watch-namespace is given without a name; leave it out to work in all namespaces"
+    );
+    let asked: BTreeSet<&String> = asked.iter().collect();
+    if asked.is_empty() {
+        return Ok(vec![None]);
+    }
+    Ok(asked.into_iter().cloned().map(Some).collect())
 }
 
 async fn wait(mut stopped: watch::Receiver<bool>) {
@@ -126,4 +154,23 @@ async fn client() -> anyhow::Result<Client> {
     config.connect_timeout = Some(std::time::Duration::from_secs(5));
     config.default_retry = false;
     Client::try_from(config).context("cannot make a client for the cluster")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::namespaces;
+
+    #[test]
+    fn no_namespace_means_all_of_them_and_each_counts_once() {
+        let some = |name: &str| Some(name.to_owned());
+        assert_eq!(namespaces(&[]).unwrap(), [None]);
+        let asked = ["b", "a", "b"].map(str::to_owned);
+        assert_eq!(namespaces(&asked).unwrap(), [some("a"), some("b")]);
+    }
+
+    #[test]
+    fn an_empty_name_is_refused_and_does_not_mean_all() {
+        let error = namespaces(&[String::new()]).unwrap_err().to_string();
+        assert!(error.contains("--watch-namespace"), "{error}");
+    }
 }

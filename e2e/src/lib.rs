@@ -2,6 +2,7 @@
 //!
 //! * [`mod@bench`]: what changes cost, compared with other ways to carry them out;
 //! * [`kubectl`]: commands, as a user types them;
+//! * [`helm`]: the chart, as a user installs it;
 //! * [`watch`]: a kind of object in one namespace, kept current, with its history;
 //! * [`wait`]: conditions with a deadline; no test sleeps to be on the safe side;
 //! * [`world`]: the namespace of one test, and what is printed when the test fails;
@@ -18,6 +19,7 @@ pub mod clients;
 pub mod demo;
 pub mod election;
 pub mod ensemble;
+pub mod helm;
 pub mod history;
 pub mod kubectl;
 pub mod load;

@@ -43,3 +43,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* Of objects that are in no namespace. Operators of several namespaces may have the same name. */ -}}
+{{- define "bellwether.clusterName" -}}
+{{- if .Values.watch.namespaces -}}
+{{- printf "%s-%s" .Release.Namespace (include "bellwether.fullname" .) -}}
+{{- else -}}
+{{- include "bellwether.fullname" . -}}
+{{- end -}}
+{{- end -}}

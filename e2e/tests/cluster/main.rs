@@ -12,6 +12,7 @@ mod disks;
 mod documents;
 mod elections;
 mod faults;
+mod installation;
 mod observers;
 mod projections;
 mod refusals;
@@ -113,6 +114,12 @@ const TESTS: &[Test] = tests![
     7 soak::statuses_equal_a_fresh_read_after_everything_failed,
 ];
 
+/// Tests that change the operator that the others rely on: one after the other, when those are done.
+const ALONE: &[Test] = tests![
+    1 installation::a_release_is_upgraded_removed_and_installed_again_and_no_member_restarts,
+    2 installation::an_operator_of_some_namespaces_works_in_them_and_leaves_others_alone,
+];
+
 /// Room for members, taken for the time of a test.
 struct Room(u8);
 
@@ -141,17 +148,25 @@ fn main() -> ExitCode {
         println!("{VARIABLE} is not set: these tests need a cluster, run `cargo xtask test`");
         libtest_mimic::run(&arguments, Vec::new()).exit();
     };
-    let trials = TESTS
-        .iter()
-        .map(|(name, members, test)| {
-            let kubectl = kubectl.clone();
-            Trial::test(*name, move || {
-                let _room = Room::take(*members);
-                run(&kubectl, name, *test).map_err(Failed::from)
-            })
+    let together = libtest_mimic::run(&arguments, trials(&kubectl, TESTS));
+    arguments.test_threads = Some(1);
+    let alone = libtest_mimic::run(&arguments, trials(&kubectl, ALONE));
+    if together.has_failed() {
+        together.exit_code()
+    } else {
+        alone.exit_code()
+    }
+}
+
+fn trials(kubectl: &Kubectl, tests: &'static [Test]) -> Vec<Trial> {
+    let trial = |(name, members, test): &'static Test| {
+        let kubectl = kubectl.clone();
+        Trial::test(*name, move || {
+            let _room = Room::take(*members);
+            run(&kubectl, name, *test).map_err(Failed::from)
         })
-        .collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    };
+    tests.iter().map(trial).collect()
 }
 
 /// Runs one test in a namespace of its own; a failure prints all that may explain it.

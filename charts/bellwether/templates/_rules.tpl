@@ -1,0 +1,63 @@
+{{- /*
+What the operator may do in the namespaces that it works in: exactly what it does. It deletes only pods (one
+at a time), configuration revisions that no pod uses any more, and what it projected an election to;
+everything else goes with its owner.
+*/ -}}
+{{- define "bellwether.rules" -}}
+- apiGroups: [zookeeper.bellwether.dev]
+  resources: [zookeeperensembles, leaderelections]
+  verbs: [get, list, watch]
+- apiGroups: [zookeeper.bellwether.dev]
+  resources: [zookeeperensembles/status, leaderelections/status]
+  verbs: [get, patch, update]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, delete]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, patch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- if .Values.rbac.secrets }}
+# Those that a LeaderElection names, by name: they cannot be listed or watched.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+{{- end }}
+{{- if .Values.rbac.projections }}
+# What elections are projected to. Only objects that the operator made are changed and deleted.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, list, watch, create, update, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [update, delete]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [get, list, watch, create, update, delete]
+# A label on the pods of candidates.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [patch]
+{{- end }}
+{{- end -}}
+
+{{- /* The operator, as a subject of bindings. */ -}}
+{{- define "bellwether.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "bellwether.serviceAccountName" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
