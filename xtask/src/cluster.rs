@@ -171,6 +171,13 @@ fn become_command(mut command: Process) -> Result<ExitCode> {
     Err(error).with_context(|| format!("run {}", process::name(&command)))
 }
 
+/// Helm: the one that was built for the cluster, else that of the path.
+pub(crate) fn find_helm() -> Result<Option<PathBuf>> {
+    let (programs, built) = programs::locate(&Paths::from_environment()?)?;
+    let built = built.then(|| programs.helm());
+    Ok(built.or_else(|| process::find_program("helm")))
+}
+
 /// A cluster that is there and can be used.
 #[derive(Debug)]
 pub(crate) struct Cluster {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     build::{cargo, root},
-    process,
+    chart, cluster, process, progress,
 };
 
 /// A generated file.
@@ -82,6 +82,24 @@ fn all() -> Result<Vec<Generated>> {
             text: text.to_owned(),
         });
     }
+    let names: Vec<&str> = crds
+        .iter()
+        .filter_map(|crd| crd["metadata"]["name"].as_str())
+        .collect();
+    files.push(Generated {
+        path: root().join("crds/kustomization.yaml"),
+        text: format!("{header}{}", kustomization(&names)),
+    });
+    match cluster::find_helm()? {
+        Some(helm) => files.push(Generated {
+            path: root().join("deploy/operator.yaml"),
+            text: format!("{header}{}", chart::plain_manifest(&helm)?),
+        }),
+        None => progress::say(
+            "left out deploy/operator.yaml: neither helm nor the test cluster's was found \
+             (`cargo xtask cluster build` builds it)",
+        ),
+    }
     files.push(Generated {
         path: root().join("docs/api.md"),
         text: reference(&crds),
@@ -92,6 +110,17 @@ fn all() -> Result<Vec<Generated>> {
         text: values_page(&values),
     });
     Ok(files)
+}
+
+/// What lets `kubectl apply -k` find the definitions.
+fn kustomization(names: &[&str]) -> String {
+    let mut text = String::from(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n",
+    );
+    for name in names {
+        let _ = writeln!(text, "  - {name}.yaml");
+    }
+    text
 }
 
 /// The reference of both kinds, from the descriptions in their schemas.

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod bench;
 mod build;
+mod chart;
 mod check;
 mod cluster;
 mod demo;

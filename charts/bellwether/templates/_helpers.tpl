@@ -21,11 +21,29 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end -}}
 
-{{- define "bellwether.labels" -}}
+{{- define "bellwether.ownLabels" -}}
 {{ include "bellwether.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{- /* Of every object. What selectors are made of cannot be replaced. */ -}}
+{{- define "bellwether.labels" -}}
+{{- toYaml (merge (dict) (include "bellwether.ownLabels" . | fromYaml) .Values.commonLabels) -}}
+{{- end -}}
+
+{{- define "bellwether.podLabels" -}}
+{{- toYaml (merge (dict) (include "bellwether.selectorLabels" . | fromYaml) .Values.podLabels .Values.commonLabels) -}}
+{{- end -}}
+
+{{- /* Of objects that are in no namespace. Operators of several namespaces may have the same name. */ -}}
+{{- define "bellwether.clusterName" -}}
+{{- if .Values.watch.namespaces -}}
+{{- printf "%s-%s" .Release.Namespace (include "bellwether.fullname" .) -}}
+{{- else -}}
+{{- include "bellwether.fullname" . -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "bellwether.serviceAccountName" -}}
@@ -41,14 +59,5 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
-{{- end -}}
-{{- end -}}
-
-{{- /* Of objects that are in no namespace. Operators of several namespaces may have the same name. */ -}}
-{{- define "bellwether.clusterName" -}}
-{{- if .Values.watch.namespaces -}}
-{{- printf "%s-%s" .Release.Namespace (include "bellwether.fullname" .) -}}
-{{- else -}}
-{{- include "bellwether.fullname" . -}}
 {{- end -}}
 {{- end -}}
