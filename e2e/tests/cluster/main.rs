@@ -6,6 +6,7 @@
 mod applications;
 mod capacity;
 mod changes;
+mod chart;
 mod connections;
 mod dialects;
 mod disks;
@@ -92,6 +93,9 @@ const TESTS: &[Test] = tests![
     1 dialects::an_election_of_the_users_own_making_is_read_as_described,
     1 dialects::a_lease_of_kazoo_counts_until_its_end,
     1 dialects::hadoops_breadcrumb_is_shown_beside_the_lock,
+    0 chart::every_value_shows_and_the_api_server_takes_what_is_rendered,
+    0 chart::values_that_cannot_be_are_refused,
+    0 chart::the_plain_manifest_is_taken_and_its_image_is_set_at_one_place,
     0 projections::what_is_wrong_about_projections_is_refused,
     1 projections::a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind,
     1 projections::a_service_and_labels_of_pods_follow_the_leader,
