@@ -8,6 +8,7 @@ mod volumes;
 
 use std::sync::Arc;
 
+use bellwether_api::ensemble::Phase;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::validate::{Context as Contribution, invalid_message};
 use bellwether_ensemble::{plan, status, validate};
@@ -131,12 +132,11 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
     let outcome = execute::execute(&context, &gathered, &plan).await;
     publish::status(&context, &gathered, Some(&valid), &plan.report, &outcome).await?;
     publish::events(&context, &gathered, &plan, &outcome).await;
-    timer.done(if outcome.failure.is_some() {
-        "failed"
-    } else {
-        "done"
-    });
-    if let Some(failure) = outcome.failure {
+    // What was refused holds nothing up: while something is under way it goes on at its pace.
+    let is_idle = plan.report.phase == Phase::Ready;
+    let failure = outcome.failure.or(outcome.refused.filter(|_| is_idle));
+    timer.done(if failure.is_some() { "failed" } else { "done" });
+    if let Some(failure) = failure {
         return Err(failure);
     }
     context.backoff.reset(&namespace, &name);

@@ -2,6 +2,7 @@
 
 pub mod claims;
 pub mod config;
+pub mod discovery;
 pub mod observers;
 pub mod services;
 pub mod stateful_set;

@@ -20,7 +20,7 @@ use std::time::Duration;
 use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
 
-use crate::desired::{self, DesiredObject, config, services, stateful_set};
+use crate::desired::{self, DesiredObject, config, discovery, services, stateful_set};
 use crate::ids::ServerId;
 use crate::observation::{Acceptance, Observation, StatefulSetObservation};
 use crate::rules::Rules;
@@ -43,9 +43,10 @@ pub struct Plan {
     pub objects: Vec<DesiredObject>,
     /// Configuration revisions that no pod uses any more.
     pub prune: Vec<String>,
-    /// Requests for larger volumes. The API server or a storage driver may refuse them, so they are
-    /// written last, and nothing else waits for them.
-    pub growth: Vec<DesiredObject>,
+    /// What may be refused although nothing is wrong with the ensemble: requests for larger volumes, and
+    /// what clients read, whose name somebody else's object may have. They are written last, each by
+    /// itself, and nothing else waits for them.
+    pub last: Vec<DesiredObject>,
     /// The one disruptive step, if any.
     pub step: Option<Step>,
     /// The loss of data that this plan accepts, because a person said so.
@@ -106,7 +107,7 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
     if ensemble.paused {
         plan.objects.clear();
         plan.prune.clear();
-        plan.growth.clear();
+        plan.last.clear();
         plan.step = None;
         plan.accepted = None;
         plan.report.pause();
@@ -216,11 +217,13 @@ fn plan_existing(
         .filter(|r| !used.contains(&r.as_str()))
         .cloned()
         .collect();
+    let mut last = growth.requests;
+    last.push(discovery::client_config(ensemble));
     let idle = report.phase == Phase::Ready;
     Plan {
         objects,
         prune,
-        growth: growth.requests,
+        last,
         step: roll.step.or_else(|| loss.step.clone()),
         accepted: loss.acceptance.filter(|_| loss.is_new),
         report,
@@ -238,7 +241,7 @@ impl Plan {
         Self {
             objects: Vec::new(),
             prune: Vec::new(),
-            growth: Vec::new(),
+            last: Vec::new(),
             step: None,
             accepted: None,
             report,

@@ -27,6 +27,8 @@ pub(crate) struct Outcome {
     pub permission_written: bool,
     /// What ended the pass early.
     pub failure: Option<Error>,
+    /// The first of what could not be written last, and held nothing else up.
+    pub refused: Option<Error>,
 }
 
 /// Carries out a plan as far as it goes.
@@ -68,8 +70,9 @@ async fn try_execute(
             }
         }
     }
-    for object in &plan.growth {
-        write_if_needed(context, gathered, &namespace, object).await?;
+    for object in &plan.last {
+        let written = write_if_needed(context, gathered, &namespace, object).await;
+        outcome.refused = outcome.refused.take().or(written.err());
     }
     Ok(())
 }

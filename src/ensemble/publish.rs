@@ -34,6 +34,7 @@ pub(crate) async fn status(
     let failure = outcome
         .failure
         .as_ref()
+        .or(outcome.refused.as_ref())
         .filter(|f| !f.is_conflict())
         .map(ToString::to_string);
     let new = compute(

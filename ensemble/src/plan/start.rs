@@ -11,7 +11,7 @@ use super::report::{Report, Trouble};
 use super::volumes::{self, Recorded};
 use super::{Plan, SOON};
 use crate::desired::claims::ClaimSizes;
-use crate::desired::{self, claims, config, services, stateful_set};
+use crate::desired::{self, claims, config, discovery, services, stateful_set};
 use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, Revision};
 use crate::safety::every_majority_meets;
@@ -70,7 +70,7 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
             stateful_set::stateful_set(ensemble, &rendered.revision, &inputs, replicas, sizes),
         ],
         prune: Vec::new(),
-        growth: Vec::new(),
+        last: vec![discovery::client_config(ensemble)],
         step: None,
         accepted: None,
         report,
