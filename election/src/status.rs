@@ -76,6 +76,9 @@ pub fn status_and_projection(
     } else if let Some(leader) = &mut new.leader {
         leader.pod = None;
     }
+    let ready = words::ready(spec.projections.is_some(), &new.conditions);
+    let ready = merge_conditions(&old.conditions, vec![ready], generation, now);
+    new.conditions.extend(ready);
     keep_zxid_if_nothing_else_changed(new, &old)
 }
 

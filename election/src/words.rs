@@ -4,6 +4,7 @@ use bellwether_api::conditions::{ConditionStatus, NewCondition};
 use bellwether_api::election::{
     ConditionType, DialectType, LeaderElectionSpec, LeaderElectionStatus, Reason, format_session,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 
 use crate::anomaly::{Anomaly, Common};
 use crate::decode::presentable;
@@ -62,6 +63,25 @@ pub(crate) fn seen(
             .map(|found| detected(spec, found)),
     );
     conditions
+}
+
+/// The condition that tools wait for, given all others.
+pub(crate) fn ready(projects: bool, others: &[Condition]) -> NewCondition {
+    let is_true = |type_: ConditionType| {
+        let mut others = others.iter();
+        others.any(|other| other.type_ == type_.as_str() && other.status == "True")
+    };
+    let say = |status, reason, what: &str| condition(ConditionType::Ready, status, reason, what);
+    if !is_true(ConditionType::Synced) {
+        let what = "The election cannot be seen.";
+        return say(ConditionStatus::Unknown, Reason::NotObserved, what);
+    }
+    if projects && !is_true(ConditionType::Projected) {
+        let what = "What the status says is not projected yet.";
+        return say(ConditionStatus::False, Reason::NotProjected, what);
+    }
+    let what = "The status says what is in ZooKeeper.";
+    say(ConditionStatus::True, Reason::Current, what)
 }
 
 /// What the dialect `Auto` found.
@@ -383,4 +403,31 @@ fn names(nodes: &[String]) -> String {
 
 fn counted(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use bellwether_api::conditions::merge_conditions;
+
+    use super::*;
+
+    #[test]
+    fn an_election_is_ready_when_its_status_and_its_projections_are_current() {
+        use ConditionStatus::{False, True, Unknown};
+        let synced = |status| condition(ConditionType::Synced, status, Reason::Watching, "");
+        let projected = |status| condition(ConditionType::Projected, status, Reason::UpToDate, "");
+        let nobody = condition(ConditionType::LeaderElected, False, Reason::NoElection, "");
+        for (projects, others, expected) in [
+            (false, vec![synced(True), nobody.clone()], "True"),
+            (false, vec![synced(False), nobody.clone()], "Unknown"),
+            (true, vec![synced(True), nobody], "False"),
+            (true, vec![synced(True), projected(False)], "False"),
+            (true, vec![synced(True), projected(True)], "True"),
+            (true, vec![synced(False), projected(Unknown)], "Unknown"),
+        ] {
+            let others = merge_conditions(&[], others, None, jiff::Timestamp::UNIX_EPOCH);
+            let found = ready(projects, &others);
+            assert_eq!(found.status.as_str(), expected, "{projects} {others:?}");
+        }
+    }
 }

@@ -195,7 +195,9 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
             condition(ConditionType::Degraded, false, Reason::Healthy, message)
         }
     };
-    vec![
+    let stalled = matches!(report.phase, Phase::Blocked | Phase::Invalid)
+        .then(|| condition(ConditionType::Stalled, true, ready_reason, &report.message));
+    let mut conditions = vec![
         condition(
             ConditionType::Ready,
             is_ready,
@@ -210,7 +212,9 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
             &report.message,
         ),
         degraded,
-    ]
+    ];
+    conditions.extend(stalled);
+    conditions
 }
 
 /// Whether the status has to be written. A zxid that moved is no reason by itself: clients move it
@@ -260,5 +264,45 @@ pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Re
             .as_ref()
             .and_then(|s| s.template.clone()),
         ..Report::trouble(Phase::Invalid, trouble)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conditions_in(phase: Phase) -> Vec<(&'static str, &'static str)> {
+        let conditions = conditions(&Report::new(phase, "why".to_owned()), None);
+        let word = |c: NewCondition| (c.type_, c.status.as_str());
+        conditions.into_iter().map(word).collect()
+    }
+
+    /// As kstatus reads it: `Stalled` is a failure, `Ready` that is not true is work under way.
+    #[test]
+    fn only_what_needs_a_person_is_stalled() {
+        for phase in [Phase::Blocked, Phase::Invalid] {
+            let found = conditions_in(phase);
+            assert!(found.contains(&("Ready", "False")), "{phase:?}: {found:?}");
+            assert!(found.contains(&("Stalled", "True")), "{phase:?}: {found:?}");
+        }
+        for phase in [
+            Phase::Starting,
+            Phase::Growing,
+            Phase::Shrinking,
+            Phase::Rolling,
+            Phase::Recovering,
+            Phase::Paused,
+            Phase::Ready,
+        ] {
+            let found = conditions_in(phase);
+            let stalled = found.iter().any(|(type_, _)| *type_ == "Stalled");
+            assert!(!stalled, "{phase:?}: {found:?}");
+            let ready = if phase == Phase::Ready {
+                "True"
+            } else {
+                "False"
+            };
+            assert!(found.contains(&("Ready", ready)), "{phase:?}: {found:?}");
+        }
     }
 }

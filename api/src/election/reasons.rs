@@ -3,6 +3,8 @@
 /// The types of conditions that a `LeaderElection` carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConditionType {
+    /// The status says what is in ZooKeeper, and the projections, if there are any, say the same.
+    Ready,
     /// The mirror sees the election and follows every change.
     Synced,
     /// Somebody leads, and acknowledged it where the spec asks for that.
@@ -21,6 +23,7 @@ impl ConditionType {
     /// The word that the API carries.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Ready => "Ready",
             Self::Synced => "Synced",
             Self::LeaderElected => "LeaderElected",
             Self::QueueHealthy => "QueueHealthy",
@@ -34,6 +37,10 @@ impl ConditionType {
 /// Why a condition of a `LeaderElection` is as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
+    /// `Ready`: the status, and all that it is projected to, is current.
+    Current,
+    /// `Ready`: a projection does not say what the status says.
+    NotProjected,
     /// `Synced`: watches are set and the last read succeeded.
     Watching,
     /// `Synced`: there is no ensemble of that name.
@@ -134,7 +141,9 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 46] = [
+    pub const ALL: [Self; 48] = [
+        Self::Current,
+        Self::NotProjected,
         Self::Watching,
         Self::EnsembleNotFound,
         Self::EnsembleNotReady,
@@ -223,6 +232,8 @@ impl Reason {
             Self::Ambiguous => "Ambiguous",
             Self::Bound => "Bound",
             Self::NoLeader => "NoLeader",
+            Self::Current => "Current",
+            Self::NotProjected => "NotProjected",
             Self::PodNotFound => "PodNotFound",
             Self::PodAmbiguous => "PodAmbiguous",
             Self::PatternInvalid => "PatternInvalid",
@@ -238,6 +249,8 @@ impl Reason {
     /// What happens next, as a sentence to put after what is the case.
     pub fn outlook(self) -> &'static str {
         match self {
+            Self::Current => "Every change of it is told here.",
+            Self::NotProjected => "The condition Projected says why, and what happens next.",
             Self::Watching => "Every change wakes the mirror.",
             Self::EnsembleNotFound => "The mirror starts when the ensemble is created.",
             Self::EnsembleNotReady => {

@@ -189,6 +189,9 @@ pub enum ConditionType {
     Degraded,
     /// The ZooKeeper release has no known vulnerability and loses nothing.
     VersionRecommended,
+    /// Nothing goes on before a person does something. Present only while that is so, which is how tools
+    /// that follow kstatus tell a failure from work under way.
+    Stalled,
 }
 
 impl ConditionType {
@@ -200,6 +203,7 @@ impl ConditionType {
             Self::Progressing => "Progressing",
             Self::Degraded => "Degraded",
             Self::VersionRecommended => "VersionRecommended",
+            Self::Stalled => "Stalled",
         }
     }
 }

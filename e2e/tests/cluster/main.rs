@@ -13,6 +13,7 @@ mod disks;
 mod documents;
 mod elections;
 mod faults;
+mod gitops;
 mod installation;
 mod observers;
 mod projections;
@@ -87,6 +88,8 @@ const TESTS: &[Test] = tests![
     2 connections::elections_in_a_zookeeper_of_others_are_read_with_tls_and_credentials,
     0 connections::connections_that_cannot_be_are_refused,
     0 dialects::options_of_another_dialect_of_election_are_refused,
+    1 gitops::manifests_applied_again_change_nothing_and_stay_their_users,
+    1 gitops::clients_find_an_ensemble_by_its_config_map,
     1 dialects::an_election_in_an_open_dialect_is_detected_and_stays_so,
     3 dialects::anonymous_candidates_have_the_address_of_their_connection,
     1 dialects::an_election_whose_leader_registers_itself_follows_the_registration,
