@@ -1,8 +1,12 @@
 //! The command line.
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
+use std::path::Path;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::cli;
 
 /// A Kubernetes operator for ZooKeeper ensembles and the elections held in them.
 #[derive(Debug, Parser)]
@@ -11,6 +15,28 @@ pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Arguments {
+    /// The command line of this process. Help and errors say `kubectl bellwether` when kubectl runs the
+    /// program as its plugin, which is then called `kubectl-bellwether`.
+    pub(crate) fn read() -> Self {
+        let matches = command(std::env::args_os().next().as_deref()).get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+/// The command under the name that it was called by.
+fn command(called: Option<&OsStr>) -> clap::Command {
+    let name = called.and_then(|path| Path::new(path).file_stem());
+    let command = Arguments::command();
+    if name == Some(OsStr::new("kubectl-bellwether")) {
+        command
+            .name("kubectl-bellwether")
+            .bin_name("kubectl bellwether")
+    } else {
+        command
+    }
 }
 
 /// What to do.
@@ -24,6 +50,8 @@ pub(crate) enum Command {
         #[arg(long, value_enum, default_value = "yaml")]
         format: CrdFormat,
     },
+    /// Check manifests by the API server's rules and the operator's, without a cluster.
+    Lint(cli::lint::Lint),
 }
 
 /// How to run the operator.

@@ -3,6 +3,7 @@
 mod admin;
 mod arguments;
 mod backoff;
+mod cli;
 mod election;
 mod ensemble;
 mod lease;
@@ -10,8 +11,9 @@ mod metrics;
 mod run;
 mod zookeeper;
 
+use std::process::ExitCode;
+
 use bellwether_api::{LeaderElection, ZooKeeperEnsemble};
-use clap::Parser;
 use kube::CustomResourceExt;
 use tracing_subscriber::EnvFilter;
 
@@ -23,8 +25,8 @@ use arguments::{Arguments, Command, CrdFormat, LogFormat};
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+async fn main() -> anyhow::Result<ExitCode> {
+    match Arguments::read().command {
         Command::Run(arguments) => {
             let filter =
                 EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
@@ -33,9 +35,14 @@ async fn main() -> anyhow::Result<()> {
                 LogFormat::Text => log.init(),
                 LogFormat::Json => log.json().flatten_event(true).init(),
             }
-            run::run(arguments).await
+            run::run(arguments).await?;
+            Ok(ExitCode::SUCCESS)
         }
-        Command::Crd { format } => print_crds(format),
+        Command::Crd { format } => {
+            print_crds(format)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Lint(arguments) => Ok(cli::lint::lint(&arguments)),
     }
 }
 

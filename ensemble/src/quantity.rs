@@ -27,8 +27,8 @@ pub fn bytes(quantity: &Quantity) -> Option<u64> {
     u64::try_from(total.div_ceil(divisor.checked_mul(over)?)).ok()
 }
 
-/// What a suffix multiplies and divides by.
-fn factor(suffix: &str) -> Option<(u128, u128)> {
+/// What a suffix multiplies and divides by; `None` if it is no suffix.
+pub fn factor(suffix: &str) -> Option<(u128, u128)> {
     let binary = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     if let Some(power) = binary.iter().position(|s| *s == suffix) {
         return Some((1 << (10 * power), 1));

@@ -100,6 +100,7 @@ fn pure_crates() -> Result<()> {
         "bellwether-api",
         "bellwether-ensemble",
         "bellwether-election",
+        "bellwether-lint",
     ] {
         let mut command = process::command(
             "cargo",

@@ -15,6 +15,7 @@ mod elections;
 mod faults;
 mod gitops;
 mod installation;
+mod lint;
 mod observers;
 mod projections;
 mod refusals;
@@ -62,6 +63,7 @@ const TESTS: &[Test] = tests![
     5 changes::a_chain_is_paused_resumed_and_turned_round,
     1 changes::a_new_operator_does_not_touch_what_is_in_order,
     1 faults::the_operators_own_state_deleted_by_hand_heals_and_restarts_nothing,
+    0 lint::lint_refuses_what_the_api_server_refuses_at_the_same_field,
     0 refusals::keys_of_zoo_cfg_that_the_operator_owns_or_nobody_knows_are_refused,
     0 refusals::immutable_fields_are_refused,
     0 refusals::releases_of_zookeeper_that_lose_data_are_refused_and_old_ones_warned_of,

@@ -1,0 +1,37 @@
+//! The commands for people. None of them is part of the operator.
+
+pub(crate) mod lint;
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+/// The exit code when something was found.
+const FOUND: u8 = 1;
+/// The exit code when something could not be read or checked.
+const UNREADABLE: u8 = 2;
+
+/// The text of a file, or of standard input for `-`.
+fn read(file: &Path) -> io::Result<String> {
+    if file != Path::new("-") {
+        return fs::read_to_string(file);
+    }
+    let mut text = String::new();
+    io::stdin().read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// What a file is called in messages.
+fn name(file: &Path) -> String {
+    if file == Path::new("-") {
+        "<stdin>".to_owned()
+    } else {
+        file.display().to_string()
+    }
+}
+
+/// Writes for people, beside what other programs read.
+fn complain(text: &str) {
+    // Nobody is left to tell when standard error is closed.
+    let _ = writeln!(io::stderr(), "{text}");
+}
