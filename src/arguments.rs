@@ -52,6 +52,8 @@ pub(crate) enum Command {
     },
     /// Check manifests by the API server's rules and the operator's, without a cluster.
     Lint(cli::lint::Lint),
+    /// Show the steps that a change would take, and what each of them changes. Reads only.
+    Plan(cli::plan::Plan),
 }
 
 /// How to run the operator.

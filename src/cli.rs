@@ -1,6 +1,8 @@
 //! The commands for people. None of them is part of the operator.
 
+mod cluster;
 pub(crate) mod lint;
+pub(crate) mod plan;
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};

@@ -43,6 +43,7 @@ async fn main() -> anyhow::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Lint(arguments) => Ok(cli::lint::lint(&arguments)),
+        Command::Plan(arguments) => cli::plan::plan(&arguments).await,
     }
 }
 

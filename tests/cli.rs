@@ -151,3 +151,46 @@ fn lint_tells_of_a_text_that_is_no_yaml() {
         "{lines}"
     );
 }
+
+fn run(arguments: &[&str]) -> Output {
+    program().args(arguments).output().unwrap()
+}
+
+#[test]
+fn plan_shows_the_steps_and_what_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: String| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let old = write("old.yaml", EVEN.replace('4', "3"));
+    let new = write("new.yaml", EVEN.replace('4', "5"));
+    let even = write("even.yaml", EVEN.to_owned());
+    let output = run(&["plan", &new, "--against", &old]);
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for line in [
+        "ZooKeeperEnsemble default/main: 3 -> 5 members\n",
+        "        +server.4=main-3.main-members.default.svc.cluster.local:2888:3888:participant\n",
+        " 2. pod main-3 is created\n",
+        "7 restarts, 2 of them of a leader.\n",
+    ] {
+        assert!(shown.contains(line), "{line:?} is not in {shown}");
+    }
+    let nothing = run(&["plan", &new, "--against", "nothing"]);
+    assert!(text(&nothing.stdout).starts_with("ZooKeeperEnsemble default/main: new, 5 members\n"));
+    let same = run(&["plan", &new, "--against", &new]);
+    assert!(text(&same.stdout).contains("\nNothing would change.\n"));
+    let refused = run(&["plan", &even, "--against", &old]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(text(&refused.stderr).contains("spec.replicas"));
+    // Nothing is assumed where a cluster was asked for and there is none.
+    let kubeconfig = folder.path().join("none");
+    let output = program()
+        .args(["plan", &new, "--against", "cluster", "--kubeconfig"])
+        .arg(kubeconfig)
+        .output()
+        .unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
+}

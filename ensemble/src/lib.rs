@@ -10,6 +10,7 @@
 //! rule that keeps two leaders from committing is in [`safety`], and nowhere else.
 
 pub mod desired;
+pub mod forecast;
 pub mod four_letter;
 pub mod ids;
 pub mod observation;
