@@ -54,6 +54,16 @@ pub(crate) enum Command {
     Lint(cli::lint::Lint),
     /// Show the steps that a change would take, and what each of them changes. Reads only.
     Plan(cli::plan::Plan),
+    /// Show an ensemble: its members, and who is waited for and why.
+    Status(cli::status::Status),
+    /// Show who leads in each election.
+    Elections(cli::elections::Elections),
+    /// Restart every member of an ensemble once, the leader last.
+    Restart(cli::act::Act),
+    /// Let the operator change nothing of an ensemble until it is resumed.
+    Pause(cli::act::Act),
+    /// Let the operator go on with an ensemble that is paused.
+    Resume(cli::act::Act),
 }
 
 /// How to run the operator.

@@ -1,8 +1,12 @@
 //! The commands for people. None of them is part of the operator.
 
+pub(crate) mod act;
 mod cluster;
+pub(crate) mod elections;
 pub(crate) mod lint;
 pub(crate) mod plan;
+pub(crate) mod status;
+mod style;
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};

@@ -18,6 +18,7 @@ use kube::CustomResourceExt;
 use tracing_subscriber::EnvFilter;
 
 use arguments::{Arguments, Command, CrdFormat, LogFormat};
+use cli::act::Action;
 
 /// A plan is mostly the making and dropping of JSON, for which this one is much faster than the C
 /// library's.
@@ -44,6 +45,11 @@ async fn main() -> anyhow::Result<ExitCode> {
         }
         Command::Lint(arguments) => Ok(cli::lint::lint(&arguments)),
         Command::Plan(arguments) => cli::plan::plan(&arguments).await,
+        Command::Status(arguments) => cli::status::status(&arguments).await,
+        Command::Elections(arguments) => cli::elections::elections(&arguments).await,
+        Command::Restart(arguments) => cli::act::act(Action::Restart, &arguments).await,
+        Command::Pause(arguments) => cli::act::act(Action::Pause, &arguments).await,
+        Command::Resume(arguments) => cli::act::act(Action::Resume, &arguments).await,
     }
 }
 
