@@ -64,6 +64,8 @@ pub(crate) enum Command {
     Pause(cli::act::Act),
     /// Let the operator go on with an ensemble that is paused.
     Resume(cli::act::Act),
+    /// Collect objects, logs and answers of the servers into one file, without Secrets.
+    SupportBundle(cli::bundle::Bundle),
 }
 
 /// How to run the operator.

@@ -1,6 +1,7 @@
 //! The commands for people. None of them is part of the operator.
 
 pub(crate) mod act;
+pub(crate) mod bundle;
 mod cluster;
 pub(crate) mod elections;
 pub(crate) mod lint;

@@ -50,6 +50,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Restart(arguments) => cli::act::act(Action::Restart, &arguments).await,
         Command::Pause(arguments) => cli::act::act(Action::Pause, &arguments).await,
         Command::Resume(arguments) => cli::act::act(Action::Resume, &arguments).await,
+        Command::SupportBundle(arguments) => cli::bundle::bundle(&arguments).await,
     }
 }
 
