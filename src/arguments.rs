@@ -21,12 +21,16 @@ impl Arguments {
     /// The command line of this process. Help and errors say `kubectl bellwether` when kubectl runs the
     /// program as its plugin, which is then called `kubectl-bellwether`.
     pub(crate) fn read() -> Self {
-        let matches = command(std::env::args_os().next().as_deref()).get_matches();
+        let matches = this_command().get_matches();
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
     }
 }
 
-/// The command under the name that it was called by.
+/// The command line of this program, under the name that it was called by.
+pub(crate) fn this_command() -> clap::Command {
+    command(std::env::args_os().next().as_deref())
+}
+
 fn command(called: Option<&OsStr>) -> clap::Command {
     let name = called.and_then(|path| Path::new(path).file_stem());
     let command = Arguments::command();
@@ -66,6 +70,10 @@ pub(crate) enum Command {
     Resume(cli::act::Act),
     /// Collect objects, logs and answers of the servers into one file, without Secrets.
     SupportBundle(cli::bundle::Bundle),
+    /// Print the completions for a shell.
+    Completion(cli::generate::Completion),
+    /// Print the manual page.
+    Man,
 }
 
 /// How to run the operator.

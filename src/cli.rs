@@ -4,6 +4,7 @@ pub(crate) mod act;
 pub(crate) mod bundle;
 mod cluster;
 pub(crate) mod elections;
+pub(crate) mod generate;
 pub(crate) mod lint;
 pub(crate) mod plan;
 pub(crate) mod status;

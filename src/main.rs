@@ -17,7 +17,7 @@ use bellwether_api::{LeaderElection, ZooKeeperEnsemble};
 use kube::CustomResourceExt;
 use tracing_subscriber::EnvFilter;
 
-use arguments::{Arguments, Command, CrdFormat, LogFormat};
+use arguments::{Arguments, Command, CrdFormat, LogFormat, this_command};
 use cli::act::Action;
 
 /// A plan is mostly the making and dropping of JSON, for which this one is much faster than the C
@@ -51,6 +51,8 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Pause(arguments) => cli::act::act(Action::Pause, &arguments).await,
         Command::Resume(arguments) => cli::act::act(Action::Resume, &arguments).await,
         Command::SupportBundle(arguments) => cli::bundle::bundle(&arguments).await,
+        Command::Completion(arguments) => cli::generate::completion(&arguments, this_command()),
+        Command::Man => cli::generate::man(this_command()),
     }
 }
 

@@ -194,3 +194,31 @@ fn plan_shows_the_steps_and_what_changes() {
         .unwrap();
     assert!(!output.status.success() && output.stdout.is_empty());
 }
+
+#[test]
+fn completions_and_the_manual_page_know_every_command() {
+    let help = text(&run(&["--help"]).stdout);
+    let commands = help.split("Commands:\n").nth(1).unwrap();
+    let commands = commands.lines().take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(
+        commands.contains(&"support-bundle") && commands.len() > 8,
+        "{commands:?}"
+    );
+    for shell in ["bash", "zsh", "fish"] {
+        let script = text(&run(&["completion", shell]).stdout);
+        for command in &commands {
+            assert!(script.contains(command), "{shell} does not know {command}");
+        }
+    }
+    let page = text(&run(&["man"]).stdout);
+    for command in commands.iter().filter(|command| **command != "help") {
+        let heading = format!(".SH {}\n", command.to_uppercase());
+        assert!(
+            page.contains(&heading),
+            "the manual page does not know {command}"
+        );
+    }
+}
