@@ -165,6 +165,20 @@ impl World {
         Ok(())
     }
 
+    /// Waits until every operator pod is ready.
+    pub fn wait_operator(&self) -> Result<()> {
+        let namespace = OPERATOR_NAMESPACE;
+        let wait = [
+            "rollout",
+            "status",
+            "deployment/bellwether",
+            "--timeout=120s",
+        ];
+        self.kubectl
+            .run(&[&["-n", namespace], &wait[..]].concat())?;
+        Ok(())
+    }
+
     /// Waits until no pod of the namespace carries this name any more, or one with another uid does.
     pub fn wait_replaced(&self, pod: &str, uid: &str) -> Result<()> {
         until(

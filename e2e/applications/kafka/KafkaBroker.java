@@ -6,13 +6,14 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import javax.management.ObjectName;
 import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.DescribeClusterResult;
 import org.apache.kafka.common.Node;
 
 /**
  * A Kafka broker with ZooKeeper, started by Kafka's own main class: {@code KafkaBroker HOSTS ID PORT}.
  *
- * <p>It says whom the broker tells its clients to be the controller, and whether the broker's own
- * metrics say that it is the controller itself.
+ * <p>It says whom the broker tells its clients to be the controller and which brokers there are, and
+ * whether the broker's own metrics say that it is the controller itself.
  */
 final class KafkaBroker {
     public static void main(String[] args) throws Exception {
@@ -48,10 +49,16 @@ final class KafkaBroker {
             Say.View view = new Say.View();
             Object active = ManagementFactory.getPlatformMBeanServer().getAttribute(count, "Value");
             view.hasLeadership = ((Number) active).intValue() == 1;
-            Node controller = admin.describeCluster().controller().get(5, TimeUnit.SECONDS);
+            DescribeClusterResult cluster = admin.describeCluster();
+            Node controller = cluster.controller().get(5, TimeUnit.SECONDS);
             if (controller != null && !controller.isEmpty()) {
                 view.leader = controller.idString();
                 view.queue.add(view.leader);
+                for (Node node : cluster.nodes().get(5, TimeUnit.SECONDS)) {
+                    if (!node.idString().equals(view.leader)) {
+                        view.queue.add(node.idString());
+                    }
+                }
             }
             return view;
         });

@@ -305,7 +305,7 @@ pub(crate) fn hadoops_breadcrumb_is_shown_beside_the_lock(world: &World) -> Resu
         format!(
             "from kazoo.client import KazooClient as K; k = K('{hosts}'); k.start(); \
              info = lambda n: b'\\n\\x04hdfs\\x12\\x03nn' + n + b'\\x1a\\x03nn' + n + b'\\x20\\xd4\\x3e\\x28\\xd3\\x3e'; \
-             lock = '{path}'; crumb = '/hadoop-ha/hdfs/ActiveBreadCrumb'; {steps}"
+             lock = '{path}'; crumb = '/hadoop-ha/hdfs/ActiveBreadCrumb'; {steps}; print('done')"
         )
     };
     let run = |steps: &str| clients.output(&["python3", "-c", &program(steps)]);

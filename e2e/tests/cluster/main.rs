@@ -119,12 +119,12 @@ const TESTS: &[Test] = tests![
     3 faults::deleting_the_leaders_pod_heals,
     3 sizes::three_members_are_ready_from_a_spec_with_nothing_but_a_size,
     3 sizes::a_size_change_one_second_after_creation_is_carried_out,
-    // Alone: the operator of all is out of reach for a while.
-    7 soak::statuses_equal_a_fresh_read_after_everything_failed,
 ];
 
-/// Tests that change the operator that the others rely on: one after the other, when those are done.
+/// Tests that change the operator that the others rely on, or cut it off: one after the other, when
+/// those are done.
 const ALONE: &[Test] = tests![
+    3 soak::statuses_equal_a_fresh_read_after_everything_failed,
     1 installation::a_release_is_upgraded_removed_and_installed_again_and_no_member_restarts,
     2 installation::an_operator_of_some_namespaces_works_in_them_and_leaves_others_alone,
 ];

@@ -86,7 +86,10 @@ fn fail(world: &World, ensemble: &Ensemble<'_>, round: u64) -> Result<()> {
     let leader = ensemble.wait_leader()?;
     ensemble.delete_pod(&leader)?;
     cut_off(LONG_CUT)?;
-    ensemble.wait_ready(3)
+    ensemble.wait_ready(3)?;
+    // A container that was killed often is started later and later, and a new pod's at once.
+    world.replace_operator()?;
+    world.wait_operator()
 }
 
 /// Cuts the operator off from everything for a while. Does nothing where its processes are elsewhere.
