@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 const VARIABLE: &str = "BELLWETHER_SOAK_SECONDS";
 
 const ELECTIONS: usize = 40;
+/// How many changes follow the last failure.
+const LAST_CHANGES: u64 = 300;
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Cuts that the operator survives with its lease, and that cost it the lease.
@@ -40,6 +42,17 @@ pub(crate) fn statuses_equal_a_fresh_read_after_everything_failed(world: &World)
         rounds += 1;
         fail(world, &ensemble, rounds)?;
     }
+    let seen = churn.changes() + LAST_CHANGES;
+    until(
+        "candidates come and go after the last failure",
+        PATIENCE,
+        || {
+            let now = churn.changes();
+            (now >= seen)
+                .then_some(())
+                .ok_or(format!("{now} of {seen}"))
+        },
+    )?;
     let (_still, truths) = churn.stop()?;
     let agree = || {
         let wrong: Vec<String> = truths
@@ -83,13 +96,16 @@ fn fail(world: &World, ensemble: &Ensemble<'_>, round: u64) -> Result<()> {
     std::thread::sleep(SHORT_CUT);
     cut_off(SHORT_CUT)?;
     ensemble.wait_ready(3)?;
-    let leader = ensemble.wait_leader()?;
-    ensemble.delete_pod(&leader)?;
     cut_off(LONG_CUT)?;
-    ensemble.wait_ready(3)?;
     // A container that was killed often is started later and later, and a new pod's at once.
     world.replace_operator()?;
-    world.wait_operator()
+    world.wait_operator()?;
+    // Last what the operator lives through: a new one reads everything, so it cannot have missed
+    // anything.
+    let leader = ensemble.wait_leader()?;
+    ensemble.delete_pod(&leader)?;
+    cut_off(SHORT_CUT)?;
+    ensemble.wait_ready(3)
 }
 
 /// Cuts the operator off from everything for a while. Does nothing where its processes are elsewhere.
