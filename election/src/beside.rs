@@ -64,10 +64,10 @@ impl Reading {
         self.zxid = self.zxid.max(crowd.zxid);
     }
 
-    /// Adds who was active last.
-    pub fn add_breadcrumb(&mut self, claim: Claim) {
-        self.zxid = self.zxid.max(claim.token);
-        self.last_active = Some(claim);
+    /// Adds who was active last, or that nobody is said to have been, as of a transaction.
+    pub fn add_breadcrumb(&mut self, claim: Option<Claim>, zxid: i64) {
+        self.zxid = self.zxid.max(zxid);
+        self.last_active = claim;
     }
 
     /// Until when the leader leads, if that is limited.

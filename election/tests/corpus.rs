@@ -169,7 +169,8 @@ fn status_of(case: &Case) -> LeaderElectionStatus {
     }
     if let Some(node) = &case.breadcrumb {
         assert!(rules.breadcrumb_path().is_some());
-        reading.add_breadcrumb(rules.breadcrumb(&node.stat(), &node.bytes()));
+        let claim = rules.breadcrumb(&node.stat(), &node.bytes());
+        reading.add_breadcrumb(Some(claim), node.stat().newest());
     }
     reading.expire(now);
     let sight = Sight::Seen(Box::new(reading));

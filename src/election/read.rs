@@ -410,11 +410,8 @@ impl Reader {
                     self.registration = Registration::Present(Member::Read(claim));
                 }
                 Err(zookeeper_client::Error::NoNode) => {
-                    let answer = self.client.check_and_watch_stat(&path).await;
-                    let (stat, watcher) = answer.map_err(|error| failed(&path, error))?;
-                    if stat.is_none() {
-                        // Whatever deleted the node has changed what was above it.
-                        self.newest_registration = self.zxid_above(&path).await?;
+                    if let Some((watcher, zxid)) = watch_absent(&self.client, &path).await? {
+                        self.newest_registration = zxid;
                         self.registration_watch.set(watcher);
                         self.registration = Registration::Absent;
                     }
@@ -431,42 +428,49 @@ impl Reader {
         Err(restless(&path))
     }
 
-    /// Watches for the path to be created. `None` if it exists by now.
-    ///
-    /// The watch needs no ancestor to exist. The newest transaction is that of the nearest one that
-    /// does: whatever deleted the path has changed it.
+    /// Watches for the election's path to be created. `None` if it exists by now.
     async fn read_missing(&mut self, path: &str) -> Result<Option<Snapshot>, ReadError> {
-        let (stat, watcher) = self
-            .client
-            .check_and_watch_stat(path)
-            .await
-            .map_err(|error| failed(path, error))?;
-        if stat.is_some() {
+        let Some((watcher, zxid)) = watch_absent(&self.client, path).await? else {
             return Ok(None);
-        }
+        };
         self.forget();
         self.main.set(watcher);
-        let zxid = self.zxid_above(path).await?;
         Ok(Some(Snapshot::Missing { zxid }))
     }
+}
 
-    /// The newest transaction that the nearest existing node above a path reflects.
-    async fn zxid_above(&mut self, path: &str) -> Result<i64, ReadError> {
-        let mut ancestor = path;
-        while let Some((parent, _)) = ancestor.rsplit_once('/') {
-            ancestor = parent;
-            let path = if parent.is_empty() { "/" } else { parent };
-            match self.client.check_stat(path).await {
-                Ok(Some(stat)) => {
-                    let stat = node_stat(&stat);
-                    return Ok(stat.czxid.max(stat.pzxid));
-                }
-                Ok(None) | Err(zookeeper_client::Error::NoAuth) => {}
-                Err(error) => return Err(failed(path, error)),
-            }
-        }
-        Ok(0)
+/// Watches for a path to be created, and tells the newest transaction that the nearest ancestor
+/// reflects: whatever deleted the path has changed that. `None` if the path exists by now.
+///
+/// The watch needs no ancestor to exist.
+async fn watch_absent(
+    client: &Client,
+    path: &str,
+) -> Result<Option<(OneshotWatcher, i64)>, ReadError> {
+    let answer = client.check_and_watch_stat(path).await;
+    let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
+    if stat.is_some() {
+        return Ok(None);
     }
+    Ok(Some((watcher, zxid_above(client, path).await?)))
+}
+
+/// The newest transaction that the nearest existing node above a path reflects.
+async fn zxid_above(client: &Client, path: &str) -> Result<i64, ReadError> {
+    let mut ancestor = path;
+    while let Some((parent, _)) = ancestor.rsplit_once('/') {
+        ancestor = parent;
+        let path = if parent.is_empty() { "/" } else { parent };
+        match client.check_stat(path).await {
+            Ok(Some(stat)) => {
+                let stat = node_stat(&stat);
+                return Ok(stat.czxid.max(stat.pzxid));
+            }
+            Ok(None) | Err(zookeeper_client::Error::NoAuth) => {}
+            Err(error) => return Err(failed(path, error)),
+        }
+    }
+    Ok(0)
 }
 
 /// Waits until one of the watches fires, and tells whose. Waits for ever if there is none.

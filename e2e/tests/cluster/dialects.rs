@@ -328,7 +328,18 @@ pub(crate) fn hadoops_breadcrumb_is_shown_beside_the_lock(world: &World) -> Resu
     last("nn0")?;
     run("k.set(crumb, info(b'1'))")?;
     last("nn1")?;
-    run("k.delete(crumb); k.delete(lock)")?;
+    // A clean exit takes the breadcrumb first, while the lock stays.
+    run("k.delete(crumb)")?;
+    until(
+        "nobody was active last, and somebody leads",
+        PATIENCE,
+        || {
+            let status = election.status()?;
+            let gone = status["lastActive"].is_null() && status["leader"]["identity"] == "nn1";
+            gone.then_some(()).ok_or(status["lastActive"].to_string())
+        },
+    )?;
+    run("k.delete(lock)")?;
     until("nobody was active last", PATIENCE, || {
         let status = election.status()?;
         let gone = status["lastActive"].is_null() && status["leader"].is_null();

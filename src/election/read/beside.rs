@@ -4,7 +4,9 @@ use bellwether_election::{Claim, Crowd, Member, Reading, Rules};
 use futures::{StreamExt, TryStreamExt, stream};
 use zookeeper_client::Client;
 
-use super::{ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, node_stat, restless};
+use super::{
+    ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, node_stat, restless, watch_absent,
+};
 
 /// What was read beside the leader's node, each part valid while its watch is set.
 #[derive(Default)]
@@ -12,6 +14,8 @@ pub(super) struct Beside {
     crowd: Crowd,
     pub(super) crowd_watch: Watch,
     breadcrumb: Option<Claim>,
+    /// The newest transaction that the breadcrumb, or its absence, reflects.
+    breadcrumb_zxid: i64,
     pub(super) breadcrumb_watch: Watch,
 }
 
@@ -29,9 +33,7 @@ impl Beside {
         }
         if let Some(path) = rules.breadcrumb_path() {
             self.read_breadcrumb(client, rules, &path).await?;
-            if let Some(breadcrumb) = &self.breadcrumb {
-                reading.add_breadcrumb(breadcrumb.clone());
-            }
+            reading.add_breadcrumb(self.breadcrumb.clone(), self.breadcrumb_zxid);
         }
         Ok(())
     }
@@ -66,11 +68,12 @@ impl Beside {
                     };
                 }
                 Err(zookeeper_client::Error::NoNode) => {
-                    let answer = client.check_and_watch_stat(path).await;
-                    let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
-                    if stat.is_none() {
+                    if let Some((watcher, zxid)) = watch_absent(client, path).await? {
                         self.crowd_watch.set(watcher);
-                        self.crowd = Crowd::default();
+                        self.crowd = Crowd {
+                            zxid,
+                            ..Crowd::default()
+                        };
                     }
                 }
                 Err(error) => return Err(failed(path, error)),
@@ -95,14 +98,15 @@ impl Beside {
             match client.get_and_watch_data(path).await {
                 Ok((data, stat, watcher)) => {
                     self.breadcrumb_watch.set(watcher);
-                    self.breadcrumb = Some(rules.breadcrumb(&node_stat(&stat), &data));
+                    let stat = node_stat(&stat);
+                    self.breadcrumb = Some(rules.breadcrumb(&stat, &data));
+                    self.breadcrumb_zxid = stat.newest();
                 }
                 Err(zookeeper_client::Error::NoNode) => {
-                    let answer = client.check_and_watch_stat(path).await;
-                    let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
-                    if stat.is_none() {
+                    if let Some((watcher, zxid)) = watch_absent(client, path).await? {
                         self.breadcrumb_watch.set(watcher);
                         self.breadcrumb = None;
+                        self.breadcrumb_zxid = zxid;
                     }
                 }
                 Err(error) => return Err(failed(path, error)),
