@@ -16,16 +16,17 @@ use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::events::Reporter;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use tokio::sync::watch;
 
 use crate::backoff::Backoff;
 use crate::metrics::Metrics;
+use crate::scoped::api;
 use error::Error;
 use execute::Outcome;
 
@@ -81,17 +82,6 @@ pub(crate) async fn run(
             }
         })
         .await;
-}
-
-/// The objects of a kind in one namespace, or in all.
-fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
-where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-{
-    match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
 }
 
 /// One pass: gather, validate, plan, execute, publish.

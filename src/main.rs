@@ -9,6 +9,7 @@ mod ensemble;
 mod lease;
 mod metrics;
 mod run;
+mod scoped;
 mod zookeeper;
 
 use std::process::ExitCode;

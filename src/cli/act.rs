@@ -3,11 +3,10 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use clap::Args;
 use jiff::Timestamp;
-use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -52,15 +51,7 @@ struct Decision {
 /// When the cluster cannot be asked, refuses, or has no such ensemble.
 pub(crate) async fn act(action: Action, arguments: &Act) -> anyhow::Result<ExitCode> {
     let cluster = arguments.target.open().await?;
-    let api: Api<ZooKeeperEnsemble> = Api::namespaced(cluster.client, &cluster.namespace);
-    let found = api.get_opt(&arguments.name).await;
-    let Some(ensemble) = found.context("the cluster cannot be asked")? else {
-        bail!(
-            "there is no ZooKeeperEnsemble {} in the namespace {}",
-            arguments.name,
-            cluster.namespace
-        );
-    };
+    let ensemble = cluster.ensemble(&arguments.name).await?;
     let decision = decide(action, &ensemble, Timestamp::now());
     if let Some(patch) = &decision.patch {
         let parameters = PatchParams {
@@ -68,7 +59,9 @@ pub(crate) async fn act(action: Action, arguments: &Act) -> anyhow::Result<ExitC
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PatchParams::default()
         };
-        api.patch(&arguments.name, &parameters, &Patch::Merge(patch))
+        let ensembles = cluster.ensembles();
+        ensembles
+            .patch(&arguments.name, &parameters, &Patch::Merge(patch))
             .await
             .context("the API server refused the change")?;
     }

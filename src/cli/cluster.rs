@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use bellwether_api::ZooKeeperEnsemble;
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
 
 /// How to reach the cluster; as with kubectl.
 #[derive(Clone, Debug, Args)]
@@ -28,6 +29,29 @@ pub(crate) struct Cluster {
     pub client: Client,
     /// The namespace that is meant where none is named.
     pub namespace: String,
+}
+
+impl Cluster {
+    /// The ensembles of the namespace.
+    pub(crate) fn ensembles(&self) -> Api<ZooKeeperEnsemble> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// When the cluster cannot be asked, or has no such ensemble.
+    pub(crate) async fn ensemble(&self, name: &str) -> anyhow::Result<ZooKeeperEnsemble> {
+        let found = self.ensembles().get_opt(name).await;
+        found
+            .context("the cluster cannot be asked")?
+            .with_context(|| {
+                format!(
+                    "there is no ZooKeeperEnsemble {name} in the namespace {}",
+                    self.namespace
+                )
+            })
+    }
 }
 
 impl Target {

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use bellwether_api::LeaderElection;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::cluster::Target;
-use super::style::{Cell, Style, StyleArguments, Tone};
+use super::style::{Cell, Format, Style, StyleArguments, Tone};
 
 /// Which elections.
 #[derive(Debug, Args)]
@@ -25,15 +25,6 @@ pub(crate) struct Elections {
     style: StyleArguments,
     #[command(flatten)]
     target: Target,
-}
-
-/// How to print.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table on a terminal, lines with tabs in a pipe.
-    Text,
-    /// One JSON list of the objects.
-    Json,
 }
 
 /// Prints them.

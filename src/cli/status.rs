@@ -5,18 +5,17 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use bellwether_api::ensemble::status::{MemberRole, MemberStatus, Phase};
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::cluster::{Cluster, Target};
-use super::style::{Cell, Style, StyleArguments, Tone};
+use super::style::{Cell, Format, Style, StyleArguments, Tone};
 
 /// How often `--watch` looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -36,15 +35,6 @@ pub(crate) struct Status {
     style: StyleArguments,
     #[command(flatten)]
     target: Target,
-}
-
-/// How to print.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A tree on a terminal, lines with tabs in a pipe.
-    Text,
-    /// One JSON object.
-    Json,
 }
 
 /// What a pod says beside what the ensemble's status says of its member.
@@ -97,15 +87,7 @@ async fn read(
     cluster: &Cluster,
     name: &str,
 ) -> anyhow::Result<(ZooKeeperEnsemble, BTreeMap<String, PodFacts>)> {
-    let ensembles: Api<ZooKeeperEnsemble> =
-        Api::namespaced(cluster.client.clone(), &cluster.namespace);
-    let found = ensembles.get_opt(name).await;
-    let Some(ensemble) = found.context("the cluster cannot be asked")? else {
-        bail!(
-            "there is no ZooKeeperEnsemble {name} in the namespace {}",
-            cluster.namespace
-        );
-    };
+    let ensemble = cluster.ensemble(name).await?;
     let pods: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let selector = ListParams::default().labels(&labels::selector_string(name));
     // Who may read ensembles need not be allowed to read pods; the rest is shown without them.

@@ -5,6 +5,15 @@ use std::io::{self, IsTerminal as _};
 
 use clap::{Args, ValueEnum};
 
+/// What to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people on a terminal, lines with tabs in a pipe.
+    Text,
+    /// JSON.
+    Json,
+}
+
 /// Whether to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {

@@ -7,7 +7,7 @@ use bellwether_api::{LeaderElection, LeaderElectionSpec, ZooKeeperEnsemble};
 use futures::{Stream, StreamExt};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Client, ResourceExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
@@ -19,6 +19,7 @@ use super::session::{Keeper, Link, Presence};
 use super::target::Target;
 use super::writer::{Note, key_of, slim};
 use super::{Key, Scope};
+use crate::scoped::api;
 
 /// How many elections one answer of the API server lists at most: each is held in memory several times
 /// until it is decoded.
@@ -309,7 +310,7 @@ fn elections(
     scope: &Scope,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<Guarded>>> + use<> {
     let pages = watcher::Config::default().page_size(PAGE);
-    watcher(api(client, scope), pages).default_backoff()
+    watcher(api(client, scope.namespace.as_deref()), pages).default_backoff()
 }
 
 /// Which ensembles exist; their metadata is enough. Whether they answer is for the session to find
@@ -318,16 +319,9 @@ fn ensembles(
     client: &Client,
     scope: &Scope,
 ) -> impl Stream<Item = watcher::Result<watcher::Event<EnsembleMeta>>> + use<> {
-    watcher(api(client, scope), watcher::Config::default()).default_backoff()
-}
-
-/// All objects of a kind in the scope.
-pub(super) fn api<K>(client: &Client, scope: &Scope) -> Api<K>
-where
-    K: Resource<Scope = kube::core::NamespaceResourceScope, DynamicType = ()>,
-{
-    match &scope.namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    }
+    watcher(
+        api(client, scope.namespace.as_deref()),
+        watcher::Config::default(),
+    )
+    .default_backoff()
 }

@@ -20,7 +20,8 @@ use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
 use super::super::Scope;
-use super::super::registry::{Task, api};
+use super::super::registry::Task;
+use crate::scoped::api;
 
 /// A kind of object that elections are projected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -150,17 +151,20 @@ where
     K: Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
     let config = watcher::Config::default().labels(label);
-    watcher(api::<PartialObjectMeta<K>>(client, scope), config)
-        .default_backoff()
-        .map(|event| {
-            event.map(|event| match event {
-                Event::Init => Event::Init,
-                Event::InitDone => Event::InitDone,
-                Event::Apply(object) => Event::Apply(object.metadata),
-                Event::InitApply(object) => Event::InitApply(object.metadata),
-                Event::Delete(object) => Event::Delete(object.metadata),
-            })
+    watcher(
+        api::<PartialObjectMeta<K>>(client, scope.namespace.as_deref()),
+        config,
+    )
+    .default_backoff()
+    .map(|event| {
+        event.map(|event| match event {
+            Event::Init => Event::Init,
+            Event::InitDone => Event::InitDone,
+            Event::Apply(object) => Event::Apply(object.metadata),
+            Event::InitApply(object) => Event::InitApply(object.metadata),
+            Event::Delete(object) => Event::Delete(object.metadata),
         })
+    })
 }
 
 /// Tells what a stream of metadata tells, until nobody listens.
