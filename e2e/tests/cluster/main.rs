@@ -19,6 +19,7 @@ mod lint;
 mod observers;
 mod projections;
 mod refusals;
+mod routing;
 mod scenarios;
 mod sizes;
 mod soak;
@@ -103,7 +104,8 @@ const TESTS: &[Test] = tests![
     0 chart::the_plain_manifest_is_taken_and_its_image_is_set_at_one_place,
     0 projections::what_is_wrong_about_projections_is_refused,
     1 projections::a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind,
-    1 projections::a_service_and_labels_of_pods_follow_the_leader,
+    1 routing::a_service_and_labels_of_pods_follow_the_leader,
+    1 routing::a_service_without_sight_keeps_its_leader_or_reaches_nobody,
     5 applications::kafka_status_equals_what_the_brokers_report,
     5 applications::solr_status_equals_what_the_nodes_report,
     5 applications::flink_status_equals_what_the_job_managers_report,
