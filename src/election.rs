@@ -20,6 +20,7 @@
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
 //! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each
 //!   write, and writes only what differs.
+//! * [`publisher`] sends the events, one at a time, after the statuses.
 //! * [`projector`] does the same for what elections are projected to. It learns the status at the same
 //!   time as the writer, and not from what was written.
 //!
@@ -27,6 +28,7 @@
 //! `bellwether_election`. Nothing polls: a quiet election costs one read every five minutes and no
 //! write at all.
 
+mod agenda;
 mod census;
 mod credentials;
 mod events;
@@ -34,6 +36,7 @@ mod metrics;
 mod mirror;
 mod pace;
 mod projector;
+mod publisher;
 mod reach;
 mod read;
 mod registry;
@@ -121,7 +124,8 @@ pub(crate) async fn run(
         notes.clone(),
         metrics.clone(),
     );
-    let writer = writer::Writer::new(client.clone(), lease, reporter, views, metrics.clone());
+    let publisher = publisher::Publisher::new(client.clone(), reporter);
+    let writer = writer::Writer::new(client.clone(), lease, publisher, views, metrics.clone());
     let registry = registry::Registry::new(client, scope, notes, metrics);
     tokio::select! {
         () = shutdown => {

@@ -102,6 +102,7 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
         json_path = ".metadata.creationTimestamp"
     )
 )]
+// What most elections leave out is boxed: an operator holds thousands of specs in memory.
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.ensembleRef) != has(self.connection)").message("give either ensembleRef, for an ensemble that Bellwether runs, or connection, for one that it does not"))]
 #[x_kube(validation = Rule::new("has(self.ensembleRef) == has(oldSelf.ensembleRef)").message("ensembleRef cannot become connection or the other way: create another LeaderElection"))]
@@ -117,7 +118,7 @@ pub struct LeaderElectionSpec {
 
     /// How to reach a ZooKeeper that Bellwether does not run and that holds the election.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connection: Option<Connection>,
+    pub connection: Option<Box<Connection>>,
 
     /// As whom the mirror reads. Default: as anybody, who may read what ACLs open to the world.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,11 +146,11 @@ pub struct LeaderElectionSpec {
 
     /// Objects that say who leads, for consumers that read no `LeaderElection`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub projections: Option<Projections>,
+    pub projections: Option<Box<Projections>>,
 
     /// How it is found out which pod a candidate runs in, where a projection has to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod_binding: Option<PodBinding>,
+    pub pod_binding: Option<Box<PodBinding>>,
 
     /// How many candidates the status lists, the first in the queue first. The count of candidates
     /// is exact whatever this is.

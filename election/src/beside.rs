@@ -1,6 +1,8 @@
 //! What is told beside the leader's node: who else may lead, who was active last, and until when the
 //! leader leads.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use crate::reading::{Claim, Member, Reading, Seat, Verdict};
@@ -41,6 +43,7 @@ impl Reading {
             };
             for seat in self.seats.iter_mut().chain(alone) {
                 if let Member::Read(claim) = &mut seat.member {
+                    let claim = Arc::make_mut(claim);
                     claim.identity.address = claim.identity.address.take().or(address.clone());
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bellwether_api::election::{DialectType, Exclusivity, IdentitySource};
 use jiff::Timestamp;
@@ -60,10 +61,16 @@ pub struct Claim {
 /// A candidate's node: what it says, or that it may not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
-    /// It was read.
-    Read(Claim),
+    /// It was read. What it says is shared between the reader, the seats and the leader.
+    Read(Arc<Claim>),
     /// The ACL hides it.
     Hidden,
+}
+
+impl From<Claim> for Member {
+    fn from(claim: Claim) -> Self {
+        Self::Read(Arc::new(claim))
+    }
 }
 
 impl Member {
@@ -295,7 +302,7 @@ fn nothing(rules: &Rules, zxid: i64) -> Reading {
 }
 
 fn read_node(rules: &Rules, claim: &Claim, children: i32, zxid: i64) -> Reading {
-    let seat = Seat::plain(last_name(&rules.spec().path), Member::Read(claim.clone()));
+    let seat = Seat::plain(last_name(&rules.spec().path), Member::from(claim.clone()));
     let mut reading = Reading {
         verdict: if claim.leads {
             Verdict::Leader(Box::new(seat.clone()))

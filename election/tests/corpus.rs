@@ -109,7 +109,7 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
     let members: HashMap<String, Member> = read
         .map(|node| {
             let claim = rules.claim(&node.name, &node.stat(), &node.bytes());
-            (node.name.clone(), Member::Read(claim))
+            (node.name.clone(), Member::from(claim))
         })
         .collect();
     let registration = rules
@@ -118,7 +118,7 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
             (None, _) => Registration::Absent,
             (Some(node), Where::Elsewhere(path)) => {
                 let claim = rules.registration(&path, &node.stat(), &node.bytes());
-                Registration::Present(Member::Read(claim))
+                Registration::Present(Member::from(claim))
             }
             (Some(_), Where::Child(name)) => panic!("{name} is among the children"),
         });
@@ -150,7 +150,7 @@ fn crowd(rules: &Rules, case: &Case) -> Crowd {
     let members = case.members.iter();
     let member = |node: &Znode| {
         let claim = rules.member(&node.name, &node.stat(), &node.bytes());
-        (node.name.clone(), Member::Read(claim))
+        (node.name.clone(), Member::from(claim))
     };
     Crowd {
         members: members.map(member).collect(),

@@ -143,7 +143,7 @@ fn snapshot(rules: &mut Rules, znodes: &Znodes) -> Snapshot {
     }
     let member = |name: &String| {
         Some(match nodes.get(name)? {
-            Some(node) => Member::Read(rules.claim(name, &node.stat(), &node.data)),
+            Some(node) => Member::from(rules.claim(name, &node.stat(), &node.data)),
             None => Member::Hidden,
         })
     };
@@ -157,7 +157,7 @@ fn snapshot(rules: &mut Rules, znodes: &Znodes) -> Snapshot {
         .map(|place| match (&znodes.registration, place) {
             (Some(node), Where::Elsewhere(path)) => {
                 let claim = rules.registration(&path, &node.stat(), &node.data);
-                Registration::Present(Member::Read(claim))
+                Registration::Present(Member::from(claim))
             }
             _ => Registration::Absent,
         });

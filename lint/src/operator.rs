@@ -62,7 +62,7 @@ fn ensemble(ensemble: &ZooKeeperEnsemble) -> Vec<Problem> {
 fn election(election: &LeaderElection) -> Vec<Problem> {
     let rules = bellwether_election::Rules::new(Arc::new(election.spec.clone()), None);
     let dialect = rules.err().map(|invalid| invalid.0);
-    let binding = Binder::new(election.spec.pod_binding.as_ref()).err();
+    let binding = Binder::new(election.spec.pod_binding.as_deref()).err();
     dialect.into_iter().chain(binding).map(sentence).collect()
 }
 

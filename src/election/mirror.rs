@@ -74,7 +74,7 @@ pub(super) struct Mirror {
 
 impl Mirror {
     /// Follows the election until dropped, or until the keeper of the session is gone.
-    pub(super) async fn run(mut self, mut link: watch::Receiver<Link>) {
+    pub(super) async fn run(mut self: Box<Self>, mut link: watch::Receiver<Link>) {
         let _counted = Counted::new(&self.metrics.elections);
         let mut rules = match Rules::new(self.spec.clone(), self.detected.as_deref()) {
             Ok(rules) => rules,
@@ -144,7 +144,7 @@ impl Mirror {
     }
 
     /// Reads whenever a watch fired, and tells what it sees.
-    async fn follow(&mut self, client: Client, rules: &mut Rules) {
+    async fn follow(&mut self, client: Arc<Client>, rules: &mut Rules) {
         let mut reader = Reader::new(client);
         let mut failures = Failures::default();
         let mut older = 0;

@@ -13,8 +13,10 @@ mod roster;
 mod traces;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_api::LeaderElection;
 use bellwether_election::projection::Subject;
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -74,8 +76,10 @@ pub(super) struct Projector {
     notes: mpsc::Sender<Note>,
     facts: mpsc::Sender<Fact>,
     facts_inbox: mpsc::Receiver<Fact>,
+    /// All elections, by uid.
+    elections: HashMap<String, Arc<LeaderElection>>,
+    /// Those that are projected to something, or were.
     entries: HashMap<Key, Box<Entry>>,
-    by_uid: HashMap<String, Key>,
     rosters: Rosters,
     traces: Traces,
     /// The watches of what exists; none before the lease is held.
@@ -103,8 +107,8 @@ impl Projector {
             notes,
             facts,
             facts_inbox,
+            elections: HashMap::new(),
             entries: HashMap::new(),
-            by_uid: HashMap::new(),
             rosters: Rosters::default(),
             traces: Traces::default(),
             watches: Vec::new(),
@@ -166,13 +170,8 @@ impl Projector {
             } => {
                 let key = key_of(&object);
                 let uid = object.uid().unwrap_or_default();
-                if self
-                    .entries
-                    .get(&key)
-                    .is_some_and(|entry| entry.object.uid() != object.uid())
-                {
-                    self.forget(&key);
-                }
+                let concerned = self.concerns(&uid, &object);
+                self.elections.insert(uid, object.clone());
                 let entry = match self.entries.get_mut(&key) {
                     Some(entry) => {
                         let same = entry.status == status && entry.object.spec == object.spec;
@@ -187,8 +186,8 @@ impl Projector {
                         }
                         entry
                     }
+                    None if !concerned => return,
                     None => {
-                        self.by_uid.insert(uid, key.clone());
                         let entry = Box::new(Entry::new(object, status));
                         self.entries.entry(key.clone()).or_insert(entry)
                     }
@@ -202,16 +201,21 @@ impl Projector {
                     .assign(&key, roster, &self.tools.client, &self.facts);
                 self.schedule(&key, Instant::now());
             }
-            View::Gone(key) => {
+            View::Gone { key, uid } => {
+                self.elections.remove(&uid);
                 self.forget(&key);
                 self.sweep();
             }
         }
     }
 
+    /// Whether there is anything to do for an election: most are projected to nothing.
+    fn concerns(&self, uid: &str, object: &LeaderElection) -> bool {
+        object.spec.projections.is_some() || self.traces.has(uid)
+    }
+
     fn forget(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
-            self.by_uid.remove(&entry.object.uid().unwrap_or_default());
             if let Some(due) = entry.due {
                 self.agenda.remove(&(due, key.clone()));
             }
@@ -256,9 +260,18 @@ impl Projector {
         }
     }
 
-    fn keys(&self, uids: impl IntoIterator<Item = String>) -> Vec<Key> {
-        let keys = uids.into_iter().filter_map(|uid| self.by_uid.get(&uid));
-        keys.cloned().collect()
+    /// The elections with these uids, for which there may be something to do from now on.
+    fn keys(&mut self, uids: impl IntoIterator<Item = String>) -> Vec<Key> {
+        let objects = uids.into_iter().filter_map(|uid| self.elections.get(&uid));
+        let mut keys = Vec::new();
+        for object in objects {
+            let key = key_of(object);
+            self.entries
+                .entry(key.clone())
+                .or_insert_with(|| Box::new(Entry::new(object.clone(), None)));
+            keys.push(key);
+        }
+        keys
     }
 
     /// Has an election looked at, at this time or sooner.
@@ -301,6 +314,7 @@ impl Projector {
         let marks = self.traces.marks(&uid);
         let owned = self.traces.owned(&uid);
         if projections.is_none() && marks.is_empty() && owned.is_empty() {
+            self.forget(&key);
             return;
         }
         self.traces.outdate(&uid, &mut entry.objects);
@@ -430,7 +444,7 @@ impl Projector {
         if !self.holds_lease() {
             return;
         }
-        for (namespace, uid, pods) in self.traces.strangers(&self.by_uid) {
+        for (namespace, uid, pods) in self.traces.strangers(&self.elections) {
             info!(
                 namespace,
                 uid,

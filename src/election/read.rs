@@ -12,6 +12,7 @@ mod beside;
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use bellwether_election::{
     Acknowledgement, Member, NodeStat, Place, Reading, Registration, Rules, Snapshot, Where,
@@ -53,7 +54,7 @@ pub(super) enum ReadError {
 
 /// Reads one election again and again over one connection.
 pub(super) struct Reader {
-    client: Client,
+    client: Arc<Client>,
     /// The children as last listed, valid while `main` is set.
     children: Vec<String>,
     /// The parent as last listed.
@@ -82,7 +83,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(client: Client) -> Self {
+    pub(super) fn new(client: Arc<Client>) -> Self {
         Self {
             client,
             children: Vec::new(),
@@ -349,7 +350,7 @@ impl Reader {
     fn member(&mut self, rules: &Rules, node: &str, stat: &Stat, data: &[u8]) -> Member {
         let stat = node_stat(stat);
         self.newest_member = self.newest_member.max(stat.czxid).max(stat.mzxid);
-        Member::Read(rules.claim(node, &stat, data))
+        Member::from(rules.claim(node, &stat, data))
     }
 
     async fn read_acknowledgement(
@@ -407,7 +408,7 @@ impl Reader {
                     let stat = node_stat(&stat);
                     self.newest_registration = stat.newest();
                     let claim = rules.registration(&path, &stat, &data);
-                    self.registration = Registration::Present(Member::Read(claim));
+                    self.registration = Registration::Present(Member::from(claim));
                 }
                 Err(zookeeper_client::Error::NoNode) => {
                     if let Some((watcher, zxid)) = watch_absent(&self.client, &path).await? {

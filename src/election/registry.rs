@@ -161,7 +161,7 @@ impl Registry {
         let spec = Arc::new(object.spec.clone());
         let status = object.status.as_ref();
         let observed = status.and_then(|status| status.observed_zxid.as_deref());
-        let mirror = Mirror {
+        let mirror = Box::new(Mirror {
             key: key.clone(),
             uid: uid.clone(),
             generation: object.metadata.generation,
@@ -174,7 +174,7 @@ impl Registry {
             census,
             notes: self.notes.clone(),
             metrics: self.metrics.clone(),
-        };
+        });
         info!(election = %key, path = %spec.path, dialect = spec.dialect.type_.as_str(), "mirrored");
         let task = Task(tokio::spawn(mirror.run(link)).abort_handle());
         let running = Running {

@@ -1,5 +1,6 @@
 //! One ZooKeeper session for each ensemble or connection, and whether it is up.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
@@ -45,7 +46,7 @@ pub(super) enum Link {
     /// It is up, and the server had caught up with the leader when it came up.
     Up {
         /// The client to read with.
-        client: Client,
+        client: Arc<Client>,
     },
     /// It is down.
     Down {
@@ -115,7 +116,7 @@ impl Keeper {
                     info!(ensemble = %self.address, %session, "session opened");
                     let _counted = Counted::new(&self.metrics.sessions);
                     tokio::select! {
-                        () = follow(&self.target, &self.address, client, &self.link) => {}
+                        () = follow(&self.target, &self.address, Arc::new(client), &self.link) => {}
                         () = changed(&self.kube, &self.target, credentials) => {
                             info!(ensemble = %self.address, "the Secrets changed");
                         }
@@ -182,7 +183,7 @@ async fn changed(kube: &kube::Client, target: &Target, credentials: Credentials)
 }
 
 /// Follows the states of a session until it ends.
-async fn follow(target: &Target, address: &str, client: Client, link: &watch::Sender<Link>) {
+async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watch::Sender<Link>) {
     let name = target.name();
     let mut states = client.state_watcher();
     let mut state = states.peek_state();

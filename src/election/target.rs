@@ -28,7 +28,7 @@ impl Target {
     pub(super) fn of(spec: &LeaderElectionSpec, namespace: &str) -> Option<Self> {
         let holder = match (&spec.ensemble_ref, &spec.connection) {
             (Some(ensemble), None) => Holder::Ensemble(ensemble.name.clone()),
-            (None, Some(connection)) => Holder::External(connection.clone()),
+            (None, Some(connection)) => Holder::External(Connection::clone(connection)),
             _ => return None,
         };
         Some(Self {

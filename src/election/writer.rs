@@ -5,7 +5,7 @@
 //! resource version that it was computed from, so that counters are exact, and two replicas that
 //! both believe to hold the lease cannot overwrite each other.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,26 +17,22 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
-use kube::api::{Patch, PatchParams};
-use kube::runtime::events::{Recorder, Reporter};
+use kube::api::PostParams;
 use kube::{Api, Client, Resource, ResourceExt};
-use serde_json::json;
 use thiserror::Error;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 use super::Key;
+use super::agenda::{Agenda, Due};
 use super::events::events;
 use super::metrics::{Metrics, Outcome};
 use super::pace::Pace;
+use super::publisher::Publisher;
 
 /// How many writes may be under way at the same time.
 const CONCURRENT_WRITES: usize = 8;
-
-/// How many events may be sent at the same time, and how many may wait for that.
-const CONCURRENT_EVENTS: usize = 4;
-const WAITING_EVENTS: usize = 1024;
 
 /// How long one request to the API server may take, whatever the client would retry.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -96,8 +92,13 @@ pub(super) enum View {
         /// When the event came that made the mirror look, if it is why this is told.
         noticed: Option<Instant>,
     },
-    /// The election is gone.
-    Gone(Key),
+    /// The election is gone; another one may have its name.
+    Gone {
+        /// Its name.
+        key: Key,
+        /// Its uid.
+        uid: String,
+    },
 }
 
 /// Why a write did not happen.
@@ -138,7 +139,7 @@ struct Entry {
     failures: u32,
     not_before: Option<Instant>,
     /// When to write; `None` if there is nothing to write or a write is under way.
-    due: Option<Instant>,
+    due: Option<Due>,
     writing: Option<Box<Writing>>,
 }
 
@@ -153,16 +154,12 @@ struct Writing {
 pub(super) struct Writer {
     client: Client,
     lease: watch::Receiver<bool>,
-    reporter: Reporter,
-    /// Permits for events to wait, and to be sent. Ten thousand elections that get their first leader
-    /// at once would open ten thousand connections to the API server.
-    waiting_events: Arc<Semaphore>,
-    publishing_events: Arc<Semaphore>,
+    publisher: Publisher,
     views: mpsc::UnboundedSender<View>,
     metrics: Metrics,
     entries: HashMap<Key, Box<Entry>>,
-    /// The entries that have something to write, the next one first.
-    agenda: BTreeSet<(Instant, Key)>,
+    /// The entries that have something to write.
+    agenda: Agenda,
     writes: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
@@ -170,20 +167,18 @@ impl Writer {
     pub(super) fn new(
         client: Client,
         lease: watch::Receiver<bool>,
-        reporter: Reporter,
+        publisher: Publisher,
         views: mpsc::UnboundedSender<View>,
         metrics: Metrics,
     ) -> Self {
         Self {
             client,
             lease,
-            reporter,
-            waiting_events: Arc::new(Semaphore::new(WAITING_EVENTS)),
-            publishing_events: Arc::new(Semaphore::new(CONCURRENT_EVENTS)),
+            publisher,
             views,
             metrics,
             entries: HashMap::new(),
-            agenda: BTreeSet::new(),
+            agenda: Agenda::default(),
             writes: FuturesUnordered::new(),
         }
     }
@@ -215,7 +210,7 @@ impl Writer {
         if !*self.lease.borrow() || self.writes.len() >= CONCURRENT_WRITES {
             return None;
         }
-        self.agenda.first().map(|(due, _)| *due)
+        self.agenda.next()
     }
 
     fn take(&mut self, note: Note) {
@@ -239,7 +234,6 @@ impl Writer {
             }
             Note::Gone(key) => {
                 self.forget(&key);
-                self.tell(View::Gone(key));
             }
             Note::Projected(projected) => {
                 let Some(entry) = self.entries.get_mut(&projected.key) else {
@@ -291,9 +285,16 @@ impl Writer {
     }
 
     fn forget(&mut self, key: &Key) {
-        if let Some(due) = self.entries.remove(key).and_then(|entry| entry.due) {
-            self.agenda.remove(&(due, key.clone()));
+        let Some(entry) = self.entries.remove(key) else {
+            return;
+        };
+        if let Some(due) = entry.due {
+            self.agenda.remove(due, key.clone());
         }
+        self.tell(View::Gone {
+            key: key.clone(),
+            uid: entry.object.uid().unwrap_or_default(),
+        });
     }
 
     /// Decides whether and when the object has to be written.
@@ -307,18 +308,19 @@ impl Writer {
         let due = entry.pending().map(|new| {
             let urgent = is_leader_change(entry.object.status.as_ref(), &new);
             let paced = entry.pace.next(urgent, Instant::now());
-            entry
+            let at = entry
                 .not_before
-                .map_or(paced, |not_before| not_before.max(paced))
+                .map_or(paced, |not_before| not_before.max(paced));
+            Due { at, urgent }
         });
         if due.is_none() {
             entry.noticed = None;
         }
         if let Some(due) = std::mem::replace(&mut entry.due, due) {
-            self.agenda.remove(&(due, key.clone()));
+            self.agenda.remove(due, key.clone());
         }
         if let Some(due) = due {
-            self.agenda.insert((due, key.clone()));
+            self.agenda.insert(due, key.clone());
         }
     }
 
@@ -326,7 +328,7 @@ impl Writer {
     fn write_due(&mut self) {
         let now = Instant::now();
         while self.next_due().is_some_and(|due| due <= now) {
-            if let Some((_, key)) = self.agenda.pop_first() {
+            if let Some(key) = self.agenda.pop(now) {
                 self.start(key, now);
             }
         }
@@ -401,7 +403,7 @@ impl Writer {
         self.consider(&key);
     }
 
-    /// Logs what changed and publishes events about it. An event that cannot be published is lost.
+    /// Logs what changed and publishes events about it.
     fn publish(&self, key: &Key, old: Option<&LeaderElectionStatus>) {
         let Some(object) = self.entries.get(key).map(|entry| &entry.object) else {
             return;
@@ -414,24 +416,7 @@ impl Writer {
             if event.reason == "LeaderChanged" {
                 self.metrics.leader_changes.inc();
             }
-            // A recorder joins events of one reason to a series and keeps the note of the first;
-            // each of these is about something else, so each has a recorder of its own.
-            let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
-            let (reference, key) = (reference.clone(), key.clone());
-            let Ok(waits) = self.waiting_events.clone().try_acquire_owned() else {
-                debug!(election = %key, "an event was lost: too many wait");
-                continue;
-            };
-            let publishing = self.publishing_events.clone();
-            tokio::spawn(async move {
-                let _waits = waits;
-                let _publishes = publishing.acquire().await;
-                match timeout(PATIENCE, recorder.publish(&event, &reference)).await {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => debug!(election = %key, %error, "an event was lost"),
-                    Err(_) => debug!(election = %key, "an event was lost: no answer in time"),
-                }
-            });
+            self.publisher.publish(reference.clone(), event);
         }
     }
 }
@@ -477,7 +462,8 @@ impl Entry {
     }
 }
 
-/// Writes a status to the object that it was computed from, and to no other.
+/// Writes a status to the object that it was computed from, and to no other: the object carries its uid
+/// and its resource version.
 async fn write(
     api: Api<LeaderElection>,
     lease: watch::Receiver<bool>,
@@ -485,21 +471,16 @@ async fn write(
     status: LeaderElectionStatus,
 ) -> Result<LeaderElection, WriteError> {
     let name = object.name_any();
-    let patch = json!({
-        "apiVersion": LeaderElection::api_version(&()),
-        "kind": LeaderElection::kind(&()),
-        "metadata": {
-            "name": name,
-            "uid": object.metadata.uid,
-            "resourceVersion": object.metadata.resource_version,
-        },
-        "status": status,
-    });
-    let params = PatchParams::apply(FIELD_MANAGER).force();
+    let mut object = Arc::unwrap_or_clone(object);
+    object.status = Some(status);
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
     if !*lease.borrow() {
         return Err(WriteError::NotHolder);
     }
-    match patient(api.patch_status(&name, &params, &Patch::Apply(&patch))).await {
+    match patient(api.replace_status(&name, &params, &object)).await {
         Err(WriteError::Api(error)) if is_conflict(&error) => {
             // The watch brings the newer object, too, but it may lag.
             let now = patient(api.get(&name)).await?;

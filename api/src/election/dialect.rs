@@ -34,11 +34,11 @@ pub struct Dialect {
 
     /// Options of the dialect `SingleJson`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub json: Option<JsonOptions>,
+    pub json: Option<Box<JsonOptions>>,
 
     /// Options of the dialect `Custom`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub custom: Option<CustomOptions>,
+    pub custom: Option<Box<CustomOptions>>,
 
     /// The znode that the leader creates once it has run its leader procedure: the name of a child
     /// of `path`, or an absolute path. `ZkRubyElection` has `leader_ack` if nothing else is said.

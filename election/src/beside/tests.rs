@@ -47,7 +47,7 @@ fn led(rules: &Rules, identity: &str, session: i64) -> Reading {
 fn crowd(rules: &Rules, members: &[(&str, i64)]) -> Crowd {
     let read = |(czxid, (name, session)): (i64, &(&str, i64))| {
         let claim = rules.member(name, &stat(czxid, *session), b"");
-        ((*name).to_owned(), Member::Read(claim))
+        ((*name).to_owned(), Member::from(claim))
     };
     Crowd {
         members: (1..).zip(members).map(read).collect(),

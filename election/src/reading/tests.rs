@@ -46,7 +46,7 @@ fn of(type_: DialectType) -> Rules {
 
 fn custom(options: CustomOptions) -> Rules {
     let mut spec = spec(DialectType::Custom, None);
-    spec.dialect.custom = Some(options);
+    spec.dialect.custom = Some(Box::new(options));
     rules(spec)
 }
 
@@ -62,7 +62,7 @@ fn stat(czxid: i64, session: i64) -> NodeStat {
 fn member(czxid: i64, session: i64) -> Member {
     let data = format!("client {czxid}");
     let rules = of(DialectType::ZkElection);
-    Member::Read(rules.claim("node", &stat(czxid, session), data.as_bytes()))
+    Member::from(rules.claim("node", &stat(czxid, session), data.as_bytes()))
 }
 
 /// What is read of children with these (names, czxids, sessions, data).
@@ -77,7 +77,7 @@ fn children(rules: &Rules, nodes: &[(&str, i64, i64, &str)]) -> Snapshot {
                     ..stat(*czxid, *session)
                 };
                 let claim = rules.claim(name, &stat, data.as_bytes());
-                ((*name).to_owned(), Member::Read(claim))
+                ((*name).to_owned(), Member::from(claim))
             })
             .collect(),
         acknowledgement: None,
@@ -223,11 +223,11 @@ fn the_leader_of_the_plain_recipe_is_the_node_itself() {
 #[test]
 fn a_node_whose_data_says_that_its_owner_released_it_has_no_leader() {
     let mut spec = spec(DialectType::SingleJson, None);
-    spec.dialect.json = Some(JsonOptions {
+    spec.dialect.json = Some(Box::new(JsonOptions {
         pointers: vec!["/address".to_owned()],
         active: Some("/active".to_owned()),
         expiry: None,
-    });
+    }));
     let rules = rules(spec);
     let led = |data: &str| {
         let claim = rules.claim("running", &stat(5, 9), data.as_bytes());
@@ -466,7 +466,7 @@ fn the_registration_decides_and_not_the_head_of_the_queue() {
     };
     assert_eq!(look(Registration::Absent).verdict, Verdict::Unregistered);
     let claim = rules.registration("/leader", &stat(50, 8), b"host-2");
-    let reading = look(Registration::Present(Member::Read(claim)));
+    let reading = look(Registration::Present(Member::from(claim)));
     assert_eq!(led_by(&reading), Some("/leader"));
     assert_eq!(reading.leader().unwrap().member.claim().unwrap().session, 8);
     assert_eq!(reading.anomalies, []);
@@ -503,14 +503,14 @@ proptest! {
             let members = children.iter().zip(&stats).map(|(child, (czxid, session, ctime))| {
                 let (czxid, ctime, ephemeral_owner) = (*czxid, *ctime, *session);
                 let stat = NodeStat { czxid, ctime, ephemeral_owner, ..NodeStat::default() };
-                (child.clone(), Member::Read(rules.claim(child, &stat, &data)))
+                (child.clone(), Member::from(rules.claim(child, &stat, &data)))
             });
             let claim = rules.registration("/a/b", &NodeStat::default(), &data);
             let snapshot = Snapshot::Queue {
                 children: children.clone(),
                 members: members.collect(),
                 acknowledgement: Some(Acknowledgement::Present { owner }),
-                registration: registered.then_some(Registration::Present(Member::Read(claim))),
+                registration: registered.then_some(Registration::Present(Member::from(claim))),
                 zxid: 1,
             };
             let reading = read_election(&rules, &snapshot);

@@ -142,7 +142,7 @@ fn an_ephemeral_node_is_the_leaders_own() {
 fn an_unusable_pattern_is_told_with_its_field() {
     let refused = |options: Option<CustomOptions>| {
         let mut spec = spec("/zkroot", DialectType::Custom);
-        spec.dialect.custom = options;
+        spec.dialect.custom = options.map(Box::new);
         Rules::new(Arc::new(spec), None).unwrap_err().0
     };
     let broken = CustomOptions {

@@ -68,7 +68,7 @@ fn queue_at(
             ..NodeStat::default()
         };
         let claim = rules.claim(&node, &stat, client.as_bytes());
-        members.insert(node.clone(), Member::Read(claim));
+        members.insert(node.clone(), Member::from(claim));
         children.push(node);
         newest = newest.max(czxid);
     }
@@ -323,14 +323,14 @@ fn registered(rules: &Rules, children: &[&str], registration: Option<(&str, i64)
     };
     let claims = children.iter().zip(1..).map(|(child, number)| {
         let claim = rules.claim(child, &stat(number, number), b"");
-        ((*child).to_owned(), Member::Read(claim))
+        ((*child).to_owned(), Member::from(claim))
     });
     let registration = match registration {
         None => Registration::Absent,
         Some((data, czxid)) => {
             let stat = stat(czxid, 1);
             let claim = rules.registration("/overseer_elect/leader", &stat, data.as_bytes());
-            Registration::Present(Member::Read(claim))
+            Registration::Present(Member::from(claim))
         }
     };
     let snapshot = Snapshot::Queue {
@@ -514,10 +514,11 @@ proptest! {
 #[test]
 fn what_became_of_projections_is_told_and_stands_until_it_is_known_anew() {
     let mut spec = spec(None);
-    spec.projections = Some(bellwether_api::election::Projections {
+    let projections = bellwether_api::election::Projections {
         pod_labels: Some(bellwether_api::election::PodLabelsProjection::default()),
         ..bellwether_api::election::Projections::default()
-    });
+    };
+    spec.projections = Some(Box::new(projections));
     let sight = queue(&spec, &[("a", 1)], &[]);
     let of = |node: &str| Projection {
         node: Some(node.to_owned()),

@@ -78,14 +78,14 @@ impl Entry {
     /// Takes up another spec.
     pub(super) fn respecify(&mut self) {
         let spec = &self.object.spec;
-        self.binder = Binder::new(spec.pod_binding.as_ref());
+        self.binder = Binder::new(spec.pod_binding.as_deref());
         self.roster = spec
             .projections
             .as_ref()
             .filter(|projections| projections.need_pods())
             .map(|_| {
                 let namespace = self.object.namespace().unwrap_or_default();
-                RosterKey::new(namespace, spec.pod_binding.as_ref())
+                RosterKey::new(namespace, spec.pod_binding.as_deref())
             });
         self.failures = 0;
     }

@@ -69,15 +69,18 @@ async fn answer(State(world): State<Shared>, method: Method, uri: Uri, body: Byt
             let nothing = futures::stream::pending::<Result<Bytes, Infallible>>();
             return Body::from_stream(nothing).into_response();
         }
-        let pods: Vec<&Value> = world
+        let items: Vec<&Value> = world
             .objects
             .iter()
             // All pods have their facts told; none is labelled before the projector does it.
-            .filter(|(at, _)| at.contains("/pods/") && path.ends_with("namespaces/default/pods"))
-            .map(|(_, pod)| pod)
+            .filter(|(at, _)| match path.ends_with("/leases") {
+                true => at.contains("/leases/"),
+                false => at.contains("/pods/") && path.ends_with("namespaces/default/pods"),
+            })
+            .map(|(_, object)| object)
             .collect();
         let list = json!({"kind": "List", "apiVersion": "v1",
-            "metadata": {"resourceVersion": "1"}, "items": pods});
+            "metadata": {"resourceVersion": "1"}, "items": items});
         return list.to_string().into_response();
     }
     if method != Method::GET {
@@ -357,6 +360,39 @@ async fn labels_are_taken_back_when_they_are_switched_off() {
     bench.show(Value::Null, None);
     bench
         .until("it is not", |bench| labels(bench).is_null())
+        .await;
+}
+
+#[tokio::test]
+async fn what_an_election_left_goes_although_it_is_projected_to_nothing() {
+    let bench = Bench::new(false);
+    let left = |uid: &str| {
+        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
+            "name": uid, "namespace": "default", "labels": {bellwether_api::labels::ELECTION_UID: uid},
+            "ownerReferences": [{"apiVersion": "zookeeper.bellwether.dev/v1alpha1",
+                "kind": "LeaderElection", "name": "app", "uid": uid, "controller": true}]}})
+    };
+    let path = |uid: &str| LEASE.replace("app", uid);
+    for uid in ["uid-1", "uid-2"] {
+        bench.world.lock().unwrap().put(&path(uid), left(uid));
+    }
+    bench.show(Value::Null, None);
+    sleep(QUIET).await;
+    assert_eq!(bench.writes(), [""; 0]);
+    bench.lease.send_replace(true);
+    bench
+        .until("its Lease is gone", |bench| {
+            bench.get(&path("uid-1")).is_null()
+        })
+        .await;
+    // That of an election that is not known goes with it, by its owner reference.
+    assert_eq!(bench.writes(), [format!("DELETE {}", path("uid-1"))]);
+    // Nothing is left, and what is projected from now on is made.
+    bench.show(json!({"lease": {}}), Some("a"));
+    bench
+        .until("a leads", |bench| {
+            bench.get(LEASE)["spec"]["holderIdentity"] == "a"
+        })
         .await;
 }
 

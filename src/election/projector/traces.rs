@@ -1,7 +1,9 @@
 //! What elections have left in the cluster: objects, and labels of pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
+use bellwether_api::LeaderElection;
 use bellwether_api::labels::ELECTION_UID;
 use bellwether_election::projection::{Mark, marks};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -47,6 +49,11 @@ impl Traces {
     pub(super) fn marks(&self, uid: &str) -> BTreeMap<String, Mark> {
         let marks = self.marks.get(uid);
         marks.map(|(_, marks)| marks.clone()).unwrap_or_default()
+    }
+
+    /// Whether an election has labels on pods or objects.
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.marks.contains_key(uid) || self.owned.contains_key(uid)
     }
 
     /// The objects of an election.
@@ -247,7 +254,7 @@ impl Traces {
     /// They count as being taken care of from now on.
     pub(super) fn strangers(
         &mut self,
-        known: &HashMap<String, Key>,
+        known: &HashMap<String, Arc<LeaderElection>>,
     ) -> Vec<(String, String, BTreeMap<String, Mark>)> {
         if !self.labels_known {
             return Vec::new();

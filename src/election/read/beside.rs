@@ -133,7 +133,7 @@ async fn read_members(
             match client.get_data(&path).await {
                 Ok((data, stat)) => {
                     let claim = rules.member(&name, &node_stat(&stat), &data);
-                    Ok(Some((name, Member::Read(claim))))
+                    Ok(Some((name, Member::from(claim))))
                 }
                 Err(zookeeper_client::Error::NoNode) => Ok(None),
                 Err(zookeeper_client::Error::NoAuth) => Ok(Some((name, Member::Hidden))),

@@ -9,7 +9,8 @@ use axum::http::{Method, StatusCode, Uri};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
 use bellwether_election::{NodeStat, Rules, Snapshot, read_election};
-use serde_json::Value;
+use kube::runtime::events::Reporter;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -56,7 +57,7 @@ async fn answer(
         return (StatusCode::CREATED, body.to_string());
     }
     world.asked.push(method.to_string());
-    if method == Method::PATCH {
+    if method == Method::PUT {
         assert!(uri.path().ends_with("/leaderelections/one/status"), "{uri}");
         let expected = &body["metadata"]["resourceVersion"];
         if *expected != world.object["metadata"]["resourceVersion"] {
@@ -90,7 +91,8 @@ impl Bench {
             instance: None,
         };
         let (views, _) = mpsc::unbounded_channel();
-        tokio::spawn(Writer::new(client, held, reporter, views, Metrics::default()).run(inbox));
+        let publisher = Publisher::new(client.clone(), reporter);
+        tokio::spawn(Writer::new(client, held, publisher, views, Metrics::default()).run(inbox));
         let bench = Self {
             world,
             notes,
@@ -191,7 +193,7 @@ async fn what_did_not_change_is_not_written() {
     bench.show().await;
     bench.see("a", 1).await;
     tokio::time::sleep(QUIET).await;
-    assert_eq!(bench.asked("PATCH"), 1);
+    assert_eq!(bench.asked("PUT"), 1);
     bench
         .until("an event", |bench| {
             !bench.world.lock().unwrap().events.is_empty()
@@ -205,7 +207,7 @@ async fn nothing_is_written_without_the_lease_and_at_once_with_it() {
     let bench = Bench::new(false).await;
     bench.see("a", 1).await;
     tokio::time::sleep(QUIET).await;
-    assert_eq!(bench.asked("PATCH"), 0);
+    assert_eq!(bench.asked("PUT"), 0);
     bench.lease.send_replace(true);
     bench.leads("a").await;
     bench.lease.send_replace(false);
@@ -228,7 +230,7 @@ async fn after_a_conflict_the_status_is_computed_from_the_new_object() {
     bench.leads("b").await;
     let status = bench.status();
     assert_eq!((status.terms, status.leader_transitions), (4, 3));
-    assert_eq!((bench.asked("PATCH"), bench.asked("GET")), (3, 1));
+    assert_eq!((bench.asked("PUT"), bench.asked("GET")), (3, 1));
 }
 
 #[tokio::test]
@@ -239,7 +241,7 @@ async fn changes_of_the_leader_are_paced_and_the_last_one_is_written() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     bench.leads("client-50").await;
-    assert!(bench.asked("PATCH") <= 6, "{} writes", bench.asked("PATCH"));
+    assert!(bench.asked("PUT") <= 6, "{} writes", bench.asked("PUT"));
 }
 
 #[tokio::test]
@@ -253,5 +255,5 @@ async fn what_was_seen_by_another_spec_is_not_written() {
     bench.show().await;
     bench.see("a", 1).await;
     tokio::time::sleep(QUIET).await;
-    assert_eq!(bench.asked("PATCH"), 0);
+    assert_eq!(bench.asked("PUT"), 0);
 }
