@@ -10,6 +10,7 @@ mod lease;
 mod metrics;
 mod run;
 mod scoped;
+mod view;
 mod zookeeper;
 
 use std::process::ExitCode;

@@ -10,7 +10,9 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::cluster::Target;
-use super::style::{Cell, Format, Style, StyleArguments, Tone};
+use super::style::{Cell, Format, Style, StyleArguments};
+use crate::view::Tone;
+use crate::view::election::ElectionRow;
 
 /// Which elections.
 #[derive(Debug, Args)]
@@ -79,47 +81,16 @@ fn table(items: &[LeaderElection], namespaces: bool, style: Style) -> Vec<String
 }
 
 fn row(election: &LeaderElection) -> Vec<Cell> {
-    let status = election.status.clone().unwrap_or_default();
-    let condition = |type_: &str| status.conditions.iter().find(|c| c.type_ == type_);
-    let leader = status.leader.as_ref();
-    // While the mirror is blind, all of it is what was seen last.
-    let state = match (&status.stale_since, condition("Synced")) {
-        (Some(since), _) => Cell::new(format!("stale since {}", since.0), Tone::Bad),
-        (None, Some(synced)) if synced.status != "True" => {
-            Cell::new(format!("unreadable: {}", synced.reason), Tone::Bad)
-        }
-        (None, None) => Cell::new("not observed yet", Tone::Busy),
-        (None, Some(_)) => match condition("LeaderElected") {
-            Some(elected) if elected.status != "True" => {
-                Cell::new(format!("readable: {}", elected.reason), Tone::Busy)
-            }
-            _ => Cell::new("readable", Tone::Good),
-        },
-    };
-    let dialect = status.dialect.clone();
-    let asked = election.spec.dialect.type_.as_str();
-    let since = leader.and_then(|leader| leader.acquire_time.as_ref());
+    let row = ElectionRow::of(election);
     vec![
-        election.name_any().into(),
-        dialect.unwrap_or_else(|| asked.to_owned()).into(),
-        leader
-            .map(|leader| leader.identity.clone())
-            .unwrap_or_default()
-            .into(),
-        leader
-            .and_then(|leader| leader.pod.clone())
-            .unwrap_or_default()
-            .into(),
-        status.candidate_count.to_string().into(),
-        leader
-            .and_then(|leader| leader.fencing_token.clone())
-            .unwrap_or_default()
-            .into(),
-        since
-            .map(|time| format!("{:.0}", time.0))
-            .unwrap_or_default()
-            .into(),
-        state,
+        row.name.into(),
+        row.dialect.into(),
+        row.leader.unwrap_or_default().into(),
+        row.pod.unwrap_or_default().into(),
+        row.candidates.to_string().into(),
+        row.token.unwrap_or_default().into(),
+        row.since.unwrap_or_default().into(),
+        Cell::new(row.state, row.tone),
     ]
 }
 

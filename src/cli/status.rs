@@ -5,9 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bellwether_api::ensemble::status::{MemberRole, MemberStatus, Phase};
 use bellwether_api::{ZooKeeperEnsemble, labels};
-use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use clap::Args;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
@@ -15,7 +13,9 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use super::cluster::{Cluster, Target};
-use super::style::{Cell, Format, Style, StyleArguments, Tone};
+use super::style::{Cell, Format, Style, StyleArguments};
+use crate::view::Tone;
+use crate::view::ensemble::{EnsembleView, MemberView, PodFacts};
 
 /// How often `--watch` looks.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -35,13 +35,6 @@ pub(crate) struct Status {
     style: StyleArguments,
     #[command(flatten)]
     target: Target,
-}
-
-/// What a pod says beside what the ensemble's status says of its member.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct PodFacts {
-    ready: bool,
-    image: Option<String>,
 }
 
 /// Prints it.
@@ -95,24 +88,9 @@ async fn read(
     let facts = pods
         .unwrap_or_default()
         .iter()
-        .map(|pod| (pod.name_any(), facts(pod)))
+        .map(|pod| (pod.name_any(), PodFacts::of(pod)))
         .collect();
     Ok((ensemble, facts))
-}
-
-fn facts(pod: &Pod) -> PodFacts {
-    let conditions = pod
-        .status
-        .iter()
-        .flat_map(|s| s.conditions.iter().flatten());
-    let ready = conditions
-        .filter(|c| c.type_ == "Ready")
-        .any(|c| c.status == "True");
-    let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-    let image = containers
-        .filter(|c| c.name == CONTAINER)
-        .find_map(|c| c.image.clone());
-    PodFacts { ready, image }
 }
 
 fn json_of(
@@ -135,39 +113,19 @@ fn json_of(
 }
 
 fn render(ensemble: &ZooKeeperEnsemble, pods: &BTreeMap<String, PodFacts>, style: Style) -> String {
-    let status = ensemble.status.clone().unwrap_or_default();
-    let title = format!(
-        "{}/{}",
-        ensemble.namespace().unwrap_or_default(),
-        ensemble.name_any()
-    );
-    let phase = status
-        .phase
-        .map_or_else(|| "Unknown".to_owned(), |phase| format!("{phase:?}"));
-    let tone = match status.phase {
-        Some(Phase::Ready) => Tone::Good,
-        Some(Phase::Blocked | Phase::Invalid) | None => Tone::Bad,
-        Some(_) => Tone::Busy,
-    };
-    let behind = status.observed_generation != ensemble.metadata.generation;
-    let message = match (&status.message, behind) {
-        (_, true) => "The operator has not looked at the present spec yet; does it run?".to_owned(),
-        (Some(message), _) => message.clone(),
-        (None, _) => String::new(),
-    };
-    let voters: Vec<String> = status.voters.iter().map(ToString::to_string).collect();
+    let view = EnsembleView::of(ensemble, |name| pods.get(name));
+    let title = format!("{}/{}", view.namespace, view.name);
+    let (phase, tone, message) = (view.phase, view.tone, view.message);
+    let voters: Vec<String> = view.voters.iter().map(ToString::to_string).collect();
     let mut facts = vec![
-        ("size", ensemble.spec.replicas.to_string()),
-        ("ready", status.ready.clone().unwrap_or_default()),
-        (
-            "leader",
-            status.leader.clone().unwrap_or_else(|| "none".to_owned()),
-        ),
-        ("version", status.version.clone().unwrap_or_default()),
+        ("size", view.size.to_string()),
+        ("ready", view.ready),
+        ("leader", view.leader.unwrap_or_else(|| "none".to_owned())),
+        ("version", view.version),
         ("voters", format!("{{{}}}", voters.join(","))),
     ];
-    if let Some(observers) = &status.observers {
-        facts.push(("observers", observers.ready.clone()));
+    if let Some(observers) = view.observers {
+        facts.push(("observers", observers));
     }
     let mut lines = Vec::new();
     if style.terminal {
@@ -185,21 +143,11 @@ fn render(ensemble: &ZooKeeperEnsemble, pods: &BTreeMap<String, PodFacts>, style
         ));
         lines.extend(facts.iter().map(|(key, value)| format!("{key}\t{value}")));
     }
-    members(&status.members, pods, style, &mut lines);
-    let conditions: Vec<Vec<Cell>> = status
+    members(&view.members, style, &mut lines);
+    let conditions: Vec<Vec<Cell>> = view
         .conditions
         .iter()
         .map(|condition| {
-            // Of these two, True is what is not to be.
-            let wanted = match condition.type_.as_str() {
-                "Degraded" | "Progressing" => "False",
-                _ => "True",
-            };
-            let tone = match condition.type_.as_str() {
-                _ if condition.status == wanted => Tone::Good,
-                "Progressing" => Tone::Busy,
-                _ => Tone::Bad,
-            };
             let head = if style.terminal {
                 Vec::new()
             } else {
@@ -207,7 +155,7 @@ fn render(ensemble: &ZooKeeperEnsemble, pods: &BTreeMap<String, PodFacts>, style
             };
             let cells = [
                 condition.type_.clone().into(),
-                Cell::new(condition.status.clone(), tone),
+                Cell::new(condition.status.clone(), condition.tone),
                 condition.reason.clone().into(),
                 condition.message.clone().into(),
             ];
@@ -222,34 +170,20 @@ fn render(ensemble: &ZooKeeperEnsemble, pods: &BTreeMap<String, PodFacts>, style
 }
 
 /// Every member, and below it what it waits for.
-fn members(
-    members: &[MemberStatus],
-    pods: &BTreeMap<String, PodFacts>,
-    style: Style,
-    lines: &mut Vec<String>,
-) {
+fn members(members: &[MemberView], style: Style, lines: &mut Vec<String>) {
     let rows: Vec<Vec<Cell>> = members
         .iter()
         .map(|member| {
-            let tone = match member.role {
-                MemberRole::Leader | MemberRole::Follower | MemberRole::Observer => Tone::Good,
-                MemberRole::Looking => Tone::Busy,
-                MemberRole::Down => Tone::Bad,
-            };
-            let pod = pods.get(&member.name);
-            let ready = match pod.map(|pod| pod.ready) {
+            let ready = match member.ready {
                 Some(true) => Cell::new("ready", Tone::Good),
                 Some(false) => Cell::new("not ready", Tone::Bad),
                 None => "".into(),
             };
-            let image = pod.and_then(|pod| pod.image.as_deref());
-            let tag = image.map(|image| image.rsplit('/').next().unwrap_or(image));
-            let ordinal = member.name.rsplit('-').next().unwrap_or_default();
             let mut row: Vec<Cell> = vec![
                 member.name.clone().into(),
-                ordinal.into(),
-                Cell::new(member.role.to_string(), tone),
-                member.server_id.to_string().into(),
+                member.ordinal.clone().into(),
+                Cell::new(member.role.clone(), member.tone),
+                member.id.to_string().into(),
                 member
                     .epoch
                     .map(|epoch| epoch.to_string())
@@ -257,7 +191,7 @@ fn members(
                     .into(),
                 member.zxid.clone().unwrap_or_default().into(),
                 ready,
-                tag.unwrap_or_default().into(),
+                member.image.clone().unwrap_or_default().into(),
                 member.node.clone().unwrap_or_default().into(),
             ];
             if !style.terminal {

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal as _};
 
 use clap::{Args, ValueEnum};
 
+use crate::view::Tone;
+
 /// What to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -41,21 +43,6 @@ pub(crate) struct Style {
     pub terminal: bool,
     /// Whether to use colour.
     pub color: bool,
-}
-
-/// What something means, which is what it is coloured by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
-    /// As it should be.
-    Good,
-    /// On its way, or to be watched.
-    Busy,
-    /// Wrong.
-    Bad,
-    /// Of little weight.
-    Faint,
-    /// As it is.
-    Plain,
 }
 
 impl StyleArguments {

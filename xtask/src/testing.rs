@@ -13,7 +13,7 @@ use clap::Args;
 
 use crate::{
     build::{self, root},
-    cluster::{Cluster, Target, jars},
+    cluster::{Cluster, Target, jars, requirements},
     install, process,
     progress::{say, seconds},
 };
@@ -144,6 +144,7 @@ fn end_to_end(
     compile.arg("--message-format=json");
     let program = executable(&process::output(&mut compile)?)
         .context("cargo built no end-to-end test program")?;
+    requirements::to_look_at_pages();
     let cluster = install::operator(target)?;
     let mut command = cluster.exec(&[program.as_str()])?;
     command.args(&arguments.filter).current_dir(root());

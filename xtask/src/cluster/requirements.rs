@@ -57,6 +57,14 @@ const TO_RUN_SERVERS: &[Program] = &[
 /// What building an image from a Dockerfile takes.
 const TO_BUILD_DOCKERFILES: &[Program] = &[program("buildah", "buildah")];
 
+/// What looking at the operator's page takes.
+const TO_LOOK_AT_PAGES: &[Program] = &[program("chromium", "chromium")];
+
+/// Letters for it: a browser that is installed without recommendations has none.
+const FONT_PACKAGE: &str = "fonts-liberation";
+/// Where Debian keeps them.
+const FONT_DIRECTORY: &str = "/usr/share/fonts/truetype/liberation";
+
 /// Where distributions keep the network plugins.
 const CNI_DIRECTORIES: &[&str] = &[
     "/usr/lib/cni",
@@ -104,6 +112,14 @@ pub(crate) fn to_run_servers() -> Result<()> {
 /// Makes sure that images can be built from Dockerfiles.
 pub(crate) fn to_build_dockerfiles() -> Result<()> {
     report(install(TO_BUILD_DOCKERFILES, None))
+}
+
+/// Installs a browser if it can. The test of the page says that it is skipped where there is none.
+pub(crate) fn to_look_at_pages() {
+    let fonts = !Path::new(FONT_DIRECTORY).is_dir();
+    for missing in install(TO_LOOK_AT_PAGES, fonts.then_some(FONT_PACKAGE)) {
+        progress::say(format!("nobody will look at the page: {missing}"));
+    }
 }
 
 fn report(missing: Vec<String>) -> Result<()> {

@@ -1,0 +1,107 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn member(name: &str, id: i32, role: &str, verdict: &str) -> Value {
+    json!({ "name": name, "serverId": id, "role": role, "verdict": verdict })
+}
+
+fn timeline(size: i32, phase: &str, voters: &[i32], members: &[Value]) -> Option<Vec<String>> {
+    let object = json!({
+        "apiVersion": "zookeeper.bellwether.dev/v1alpha1",
+        "kind": "ZooKeeperEnsemble",
+        "metadata": { "name": "zk", "namespace": "shop", "generation": 2 },
+        "spec": { "replicas": size },
+        "status": {
+            "observedGeneration": 2, "phase": phase, "voters": voters, "members": members,
+            "conditions": [{
+                "type": "Progressing", "status": "True", "reason": "Growing", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        },
+    });
+    let timeline = Timeline::of(&serde_json::from_value(object).unwrap())?;
+    assert_eq!(timeline.since.as_deref(), Some("2026-01-01T00:00:00Z"));
+    let mut lines = vec![timeline.title];
+    for step in timeline.steps {
+        lines.push(format!("{:?} {}", step.stage, step.title));
+        lines.extend(step.members.iter().map(|turn| {
+            format!("  {:?} {} {}", turn.stage, turn.name, turn.note)
+                .trim_end()
+                .to_owned()
+        }));
+    }
+    Some(lines)
+}
+
+#[test]
+fn a_growing_ensemble_shows_the_lists_and_whose_turn_it_is() {
+    let members = [
+        member("zk-0", 1, "Follower", "UpToDate"),
+        member("zk-1", 2, "Leader", "Waiting for zk-2; the leader restarts last"),
+        member("zk-2", 3, "Follower", "Restart: its server list changes"),
+        member("zk-3", 4, "Follower", "UpToDate"),
+    ];
+    let expected = [
+        "Growing to 5 in steps of one member",
+        "Done Server list {1,2,3}",
+        "UnderWay Server list {1,2,3,4}",
+        "  Done zk-0",
+        "  Done zk-3",
+        "  UnderWay zk-2 Restart: its server list changes",
+        "  Remaining zk-1 Waiting for zk-2; the leader restarts last",
+        "Remaining Server list {1,2,3,4,5}: zk-4 joins",
+    ];
+    let found = timeline(5, "Growing", &[1, 2, 3, 4], &members).unwrap();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_newcomer_without_a_pod_and_a_member_on_its_way_are_under_way() {
+    let members = [
+        member("zk-0", 1, "Down", "Waiting for pod zk-0 to start"),
+        member("zk-1", 2, "Follower", "Waiting for pod zk-1 to be gone"),
+        member("zk-2", 3, "Leader", "Waiting for pod zk-0 to start"),
+    ];
+    let found = timeline(5, "Growing", &[1, 2, 3, 4], &members).unwrap();
+    let lines: Vec<&str> = found[3..7].iter().map(|line| line.trim_start()).collect();
+    let expected = [
+        "UnderWay zk-0 Waiting for pod zk-0 to start",
+        "UnderWay zk-1 Waiting for pod zk-1 to be gone",
+        "UnderWay zk-3 Its pod is to be created",
+        "Remaining zk-2 Waiting for pod zk-0 to start",
+    ];
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn a_shrinking_ensemble_shows_who_leaves() {
+    let members = [
+        member("zk-0", 1, "Follower", "UpToDate"),
+        member("zk-1", 2, "Leader", "UpToDate"),
+        member("zk-2", 3, "Follower", "UpToDate"),
+        member("zk-3", 4, "Follower", "UpToDate"),
+        member("zk-4", 5, "Follower", "UpToDate"),
+    ];
+    let found = timeline(3, "Shrinking", &[1, 2, 3, 4, 5], &members).unwrap();
+    assert_eq!(found[1], "Done Server list {1,2,3,4,5}");
+    let rest = [
+        "Remaining Server list {1,2,3,4}: zk-4 leaves",
+        "Remaining Server list {1,2,3}: zk-3 leaves",
+    ];
+    assert_eq!(found[7..], rest);
+}
+
+#[test]
+fn a_roll_is_one_step_and_rest_is_none() {
+    let restart = member("zk-0", 1, "Follower", "Restart: its pod template changed");
+    let leader = member("zk-1", 2, "Leader", "UpToDate");
+    let third = member("zk-2", 3, "Follower", "UpToDate");
+    let found = timeline(3, "Rolling", &[1, 2, 3], &[restart, leader.clone(), third.clone()]);
+    let found = found.unwrap();
+    assert_eq!(found[0], "Members restart one at a time, the leader last");
+    assert_eq!(found.len(), 5, "{found:?}");
+    let first = member("zk-0", 1, "Follower", "UpToDate");
+    let rest = timeline(3, "Ready", &[1, 2, 3], &[first, leader, third]);
+    assert_eq!(rest, None);
+}
