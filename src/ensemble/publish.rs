@@ -94,6 +94,9 @@ pub(crate) async fn unreadable(
     write_status(context, namespace, name, &status).await
 }
 
+/// The action of the events that tell of a restart.
+const RESTART: &str = "Restart";
+
 /// An event in the making.
 struct Note {
     type_: EventType,
@@ -109,6 +112,12 @@ struct Note {
 pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, outcome: &Outcome) {
     let reference = gathered.ensemble.object_ref(&());
     for note in notes(gathered, plan, outcome) {
+        // A restart is logged before it is carried out.
+        if note.action != RESTART {
+            let (namespace, ensemble) = (&reference.namespace, &reference.name);
+            let (namespace, ensemble) = (namespace.as_deref(), ensemble.as_deref());
+            tracing::info!(namespace, ensemble, reason = note.reason, note = %note.note, "ensemble changed");
+        }
         let event = Event {
             type_: note.type_,
             reason: note.reason.to_owned(),
@@ -143,31 +152,28 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
             pod,
         });
     };
-    if outcome.stateful_set_written
-        && let Some(change) = list_change(gathered, plan)
+    let old = gathered.ensemble.status.as_ref();
+    // Who reads them in this order reads a story: what was seen, what comes of it, what is done for it.
+    let leader = plan
+        .report
+        .members
+        .iter()
+        .find(|m| m.role == MemberRole::Leader);
+    if let (Some(leader), Some(old)) = (leader, old)
+        && old.leader.as_ref() != Some(&leader.pod)
     {
+        let before = old
+            .leader
+            .as_ref()
+            .map_or_else(String::new, |l| format!(", {l} before"));
+        let note = format!("{} leads{before}", leader.pod);
         add(
             EventType::Normal,
-            "ServerListChanged",
-            "ChangeServerList",
-            change,
-            None,
+            "LeaderElected",
+            "Observe",
+            note,
+            Some(leader.pod.clone()),
         );
-    }
-    if let Some(Step::RestartMember {
-        pod,
-        reason,
-        expect,
-        ..
-    }) = &outcome.step
-    {
-        let word = if *expect == Expect::Leader {
-            "RestartingLeader"
-        } else {
-            "RestartingMember"
-        };
-        let note = format!("Restarting {pod}: {reason}");
-        add(EventType::Normal, word, "Restart", note, Some(pod.clone()));
     }
     if let (Some(accepted), true) = (&plan.accepted, outcome.permission_written) {
         let note = plan.report.message.clone();
@@ -176,7 +182,6 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         let word = Reason::DataLossAccepted.as_str();
         add(EventType::Warning, word, "AcceptDataLoss", note, None);
     }
-    let old = gathered.ensemble.status.as_ref();
     if old.and_then(|o| o.phase) != Some(plan.report.phase) {
         let (kind, word) = match plan.report.phase {
             Phase::Ready => (EventType::Normal, "Ready"),
@@ -201,26 +206,31 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         let (word, note) = (trouble.reason.as_str(), trouble.message.clone());
         add(EventType::Warning, word, "Observe", note, None);
     }
-    let leader = plan
-        .report
-        .members
-        .iter()
-        .find(|m| m.role == MemberRole::Leader);
-    if let (Some(leader), Some(old)) = (leader, old)
-        && old.leader.as_ref() != Some(&leader.pod)
+    if outcome.stateful_set_written
+        && let Some(change) = list_change(gathered, plan)
     {
-        let before = old
-            .leader
-            .as_ref()
-            .map_or_else(String::new, |l| format!(", {l} before"));
-        let note = format!("{} leads{before}", leader.pod);
         add(
             EventType::Normal,
-            "LeaderElected",
-            "Observe",
-            note,
-            Some(leader.pod.clone()),
+            "ServerListChanged",
+            "ChangeServerList",
+            change,
+            None,
         );
+    }
+    if let Some(Step::RestartMember {
+        pod,
+        reason,
+        expect,
+        ..
+    }) = &outcome.step
+    {
+        let word = if *expect == Expect::Leader {
+            "RestartingLeader"
+        } else {
+            "RestartingMember"
+        };
+        let note = format!("Restarting {pod}: {reason}");
+        add(EventType::Normal, word, RESTART, note, Some(pod.clone()));
     }
     notes
 }
