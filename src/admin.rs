@@ -1,4 +1,4 @@
-//! The operator's own HTTP endpoints: `/livez`, `/readyz`, `/metrics`.
+//! The operator's own HTTP endpoints: `/livez`, `/readyz`, `/metrics`, and the page if it is wanted.
 
 use std::net::SocketAddr;
 
@@ -20,16 +20,10 @@ use crate::metrics::Metrics;
 pub(crate) async fn serve(
     address: SocketAddr,
     metrics: Metrics,
+    page: Option<Router>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> anyhow::Result<()> {
-    let text = move || async move {
-        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-        ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
-    };
-    let app = Router::new()
-        .route("/livez", get(|| async { (StatusCode::OK, "ok\n") }))
-        .route("/readyz", get(|| async { (StatusCode::OK, "ok\n") }))
-        .route("/metrics", get(text));
+    let app = routes(metrics, page);
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address}; choose another --listen address"))?;
@@ -37,4 +31,17 @@ pub(crate) async fn serve(
         .with_graceful_shutdown(shutdown)
         .await?;
     Ok(())
+}
+
+/// Everything that is served.
+pub(crate) fn routes(metrics: Metrics, page: Option<Router>) -> Router {
+    let text = move || async move {
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()
+    };
+    let own = Router::new()
+        .route("/livez", get(|| async { (StatusCode::OK, "ok\n") }))
+        .route("/readyz", get(|| async { (StatusCode::OK, "ok\n") }))
+        .route("/metrics", get(text));
+    own.merge(page.unwrap_or_default())
 }

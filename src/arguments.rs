@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
@@ -100,9 +100,17 @@ pub(crate) struct Run {
     /// Where to serve /livez, /readyz and /metrics.
     #[arg(long, default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
-    /// How to write the log. What to write is set by RUST_LOG.
+    /// Serve a page for browsers there too, /page: ensembles, changes under way and elections. It is read only
+    /// and asks for no password; whoever reaches the address may read it.
+    #[arg(long)]
+    pub page: bool,
+    /// How to write the log. What to write is set by RUST_LOG, or by --log-filter-file.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,
+    /// A file with what to log, such as `info,bellwether=debug`. Every change of it is followed without a
+    /// restart; as long as it makes no sense, what was logged before is.
+    #[arg(long, value_name = "FILE")]
+    pub log_filter_file: Option<PathBuf>,
 }
 
 /// How to write the log.

@@ -7,7 +7,9 @@ mod cli;
 mod election;
 mod ensemble;
 mod lease;
+mod log;
 mod metrics;
+mod page;
 mod run;
 mod scoped;
 mod view;
@@ -17,9 +19,8 @@ use std::process::ExitCode;
 
 use bellwether_api::{LeaderElection, ZooKeeperEnsemble};
 use kube::CustomResourceExt;
-use tracing_subscriber::EnvFilter;
 
-use arguments::{Arguments, Command, CrdFormat, LogFormat, this_command};
+use arguments::{Arguments, Command, CrdFormat, this_command};
 use cli::act::Action;
 
 /// A plan is mostly the making and dropping of JSON, for which this one is much faster than the C
@@ -31,13 +32,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 async fn main() -> anyhow::Result<ExitCode> {
     match Arguments::read().command {
         Command::Run(arguments) => {
-            let filter =
-                EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-            let log = tracing_subscriber::fmt().with_env_filter(filter);
-            match arguments.log_format {
-                LogFormat::Text => log.init(),
-                LogFormat::Json => log.json().flatten_event(true).init(),
-            }
+            log::start(arguments.log_format, arguments.log_filter_file.clone());
             run::run(arguments).await?;
             Ok(ExitCode::SUCCESS)
         }

@@ -15,7 +15,7 @@ use crate::arguments::Run;
 use crate::backoff::Backoff;
 use crate::lease::Claim;
 use crate::metrics::Metrics;
-use crate::{admin, election, ensemble};
+use crate::{admin, election, ensemble, page};
 
 /// Runs the operator until it is told to stop or loses its lease.
 ///
@@ -28,12 +28,25 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
     let elections = election::Metrics::default();
     let metrics = Metrics::new(|registry| elections.register(registry));
 
+    let namespaces = namespaces(&arguments.watch_namespaces)?;
+    let page = arguments.page.then(|| {
+        let operator = page::Operator {
+            version: env!("CARGO_PKG_VERSION"),
+            identity: arguments.identity.clone(),
+        };
+        page::routes(
+            client.clone(),
+            namespaces.clone(),
+            operator,
+            stopped.clone(),
+        )
+    });
     let serving = tokio::spawn(admin::serve(
         arguments.listen,
         metrics.clone(),
+        page,
         wait(stopped.clone()),
     ));
-    let namespaces = namespaces(&arguments.watch_namespaces)?;
     let mut tasks = vec![serving];
     // An election, its ensemble, its pods and its Secrets are all in one namespace, so that mirrors of
     // several namespaces need not know of each other.

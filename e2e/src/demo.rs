@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::clients::Client;
@@ -14,6 +14,7 @@ use crate::ensemble::Ensemble;
 use crate::history::{Deletion, assert_leader_last, deletions};
 use crate::kubectl::Kubectl;
 use crate::load::{Load, Verdict};
+use crate::page::Camera;
 use crate::world::World;
 
 /// The namespace of the demonstration; it stays until the next one.
@@ -58,11 +59,22 @@ pub fn run(kubectl: &Kubectl) -> Result<()> {
     title("A client that writes all the time, while three become five");
     let clients = world.clients()?;
     let load = Load::start(clients, ensemble, 5)?;
+    let mut camera = Camera::from_environment(kubectl)?;
     let begin = UNIX_EPOCH.elapsed()?.as_secs_f64();
     shown(&format!("kubectl scale zke/{NAME} --replicas=5"));
     let asked = Instant::now();
     ensemble.scale(5)?;
-    follow(&world, 5, asked)?;
+    thread::scope(|scope| -> Result<()> {
+        let pictures = camera
+            .as_mut()
+            .map(|camera| scope.spawn(|| camera.growth()));
+        follow(&world, 5, asked)?;
+        match pictures.map(thread::ScopedJoinHandle::join) {
+            Some(Err(_)) => bail!("the camera panicked"),
+            Some(Ok(result)) => result,
+            None => Ok(()),
+        }
+    })?;
     let took = asked.elapsed();
     let missing = WRITES.saturating_sub(load.acknowledged()?);
     if missing > 0 {
@@ -104,6 +116,9 @@ pub fn run(kubectl: &Kubectl) -> Result<()> {
         killed.elapsed().as_secs_f64()
     );
     ensure!(first != second, "{first} still leads after its death");
+    if let Some(camera) = &mut camera {
+        camera.election()?;
+    }
 
     summary(&verdict, &done, took, started.elapsed())?;
     println!(

@@ -44,7 +44,8 @@ pub fn install(values: &BTreeMap<&str, Value>) -> Result<()> {
         .map(str::to_owned)
         .to_vec();
     words.extend(["--namespace", OPERATOR_NAMESPACE].map(str::to_owned));
-    words.extend(["--set", "image.tag=dev", "--wait", "--timeout", "180s"].map(str::to_owned));
+    let own = "image.tag=dev,page.enabled=true";
+    words.extend(["--set", own, "--wait", "--timeout", "180s"].map(str::to_owned));
     for (name, value) in values {
         words.extend(["--set-json".to_owned(), format!("{name}={value}")]);
     }

@@ -1,6 +1,7 @@
 //! What the end-to-end tests are made of.
 //!
 //! * [`mod@bench`]: what changes cost, compared with other ways to carry them out;
+//! * [`page`] and [`browser`]: the operator's page, and a real browser that looks at it;
 //! * [`kubectl`]: commands, as a user types them;
 //! * [`helm`]: the chart, as a user installs it;
 //! * [`watch`]: a kind of object in one namespace, kept current, with its history;
@@ -14,6 +15,7 @@
 //! * [`history`]: what the operator did to the pods, read from the watch.
 
 pub mod bench;
+pub mod browser;
 pub mod churn;
 pub mod clients;
 pub mod demo;
@@ -23,6 +25,7 @@ pub mod helm;
 pub mod history;
 pub mod kubectl;
 pub mod load;
+pub mod page;
 pub mod process;
 pub mod wait;
 pub mod watch;

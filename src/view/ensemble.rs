@@ -173,8 +173,9 @@ impl EnsembleView {
         }
     }
 
-    /// Whether a person should look.
+    /// Whether a person should look. A change that goes its way is no reason: `Ready` is false then.
     pub(crate) fn needs_attention(&self) -> bool {
-        self.tone != Tone::Good || self.conditions.iter().any(|c| c.tone == Tone::Bad)
+        let wrong = |c: &ConditionView| c.tone == Tone::Bad && c.type_ != "Ready";
+        self.tone == Tone::Bad || self.conditions.iter().any(wrong)
     }
 }

@@ -161,7 +161,11 @@ fn chain(
     };
     let size = now.len();
     if !settled {
-        let before = if grows { size.saturating_sub(1) } else { size + 1 };
+        let before = if grows {
+            size.saturating_sub(1)
+        } else {
+            size + 1
+        };
         if before > 0 {
             steps.push(Step {
                 title: list(before),
@@ -213,7 +217,12 @@ fn turns(name: &str, offset: i32, now: &BTreeSet<i32>, members: &[MemberStatus])
                 stage,
                 note,
             };
-            (stage, leads && stage == Stage::Remaining, member.server_id, turn)
+            (
+                stage,
+                leads && stage == Stage::Remaining,
+                member.server_id,
+                turn,
+            )
         })
         .collect();
     let missing = now

@@ -42,7 +42,7 @@ pub(crate) fn operator_built(target: &Target, release: bool) -> Result<Cluster> 
         NAMESPACE,
         "--create-namespace",
         "--set",
-        "image.tag=dev",
+        "image.tag=dev,page.enabled=true",
         "--wait",
         "--timeout",
         "120s",

@@ -35,7 +35,7 @@ enum Command {
     #[command(subcommand)]
     Cluster(cluster::Command),
     /// See it all: a real cluster, an ensemble that grows under load, an election mirrored
-    Demo,
+    Demo(demo::Arguments),
     /// Run every test, end-to-end tests on a real cluster among them
     Test(testing::Arguments),
     /// Check the planner against every state of an abstract world
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Cluster(command) => cluster::run(command, &arguments.target),
-        Command::Demo => demo::demo(&arguments.target).map(done),
+        Command::Demo(demo) => demo::demo(&demo, &arguments.target).map(done),
         Command::Test(test) => testing::test(&test, &arguments.target).map(done),
         Command::Model(arguments) => model::model(&arguments).map(done),
         Command::Fuzz(arguments) => fuzz::fuzz(&arguments).map(done),

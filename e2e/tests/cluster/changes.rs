@@ -13,6 +13,8 @@ use bellwether_e2e::watch::Watch;
 use bellwether_e2e::world::{OPERATOR_NAMESPACE, World};
 use serde_json::{Value, json};
 
+use crate::page::{HOSTILE, Page};
+
 /// How long one part of a change may take.
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -108,6 +110,16 @@ pub(crate) fn a_paused_ensemble_is_left_alone_until_it_is_resumed(world: &World)
 pub(crate) fn a_chain_is_paused_resumed_and_turned_round(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let ensemble = world.small_ensemble(3)?;
+    let hosts = ensemble.service();
+    let arguments = ["--hosts", &hosts, "--path", "/page", "--id", HOSTILE];
+    let _candidate = clients.python(HOSTILE, "kazoo_election.py", &arguments)?;
+    world.election("page", "/page", json!({ "type": "Kazoo" }))?;
+    let mut page = Page::open(world)?;
+    if let Some(page) = &mut page {
+        page.wait_card(&["Ready", "3/3", "follower", "leader"])?;
+        page.hostile_leader(world, "page")?;
+        page.survives_a_lost_connection(world)?;
+    }
     let load = Load::start(clients, ensemble, 5)?;
     ensemble.scale(5)?;
     let runs = |pod: &str, list: &str| {
@@ -141,13 +153,29 @@ pub(crate) fn a_chain_is_paused_resumed_and_turned_round(world: &World) -> Resul
             Err(format!("{before:?} became {now:?}"))
         }
     })?;
+    if let Some(page) = &mut page {
+        let steps = [
+            "Server list {1,2,3,4}",
+            "Server list {1,2,3,4,5}: main-4 joins",
+        ];
+        page.wait_card(&steps)?;
+        page.wait_card(&["Paused"])?;
+        page.wait_turn("main-0", "done")?;
+        page.wait_turn(&ensemble.wait_leader()?, "remaining")?;
+    }
     ensemble.patch(&json!({ "paused": false }))?;
     // In the middle of the second step.
     until("the second step began", PATIENCE, || {
         runs("main-0", "1,2,3,4,5")
     })?;
     ensemble.scale(3)?;
+    if let Some(page) = &mut page {
+        page.wait_card(&["Shrinking to 3 in steps of one member"])?;
+    }
     ensemble.wait_ready(3)?;
+    if let Some(page) = &mut page {
+        page.wait_card(&["Ready", "3/3"])?;
+    }
     let verdict = load.finish(3)?;
     verdict.assert_safe()?;
     assert_one_step_at_a_time(&world.pods.history(), &verdict)

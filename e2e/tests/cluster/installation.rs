@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 
 /// How long the operator may take to begin its work.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// What selects the operator's pods.
+const OPERATOR: &str = "app.kubernetes.io/name=bellwether";
 
 /// Brings the shared release back to what it was, also when a test fails.
 struct Shared {
@@ -51,8 +53,8 @@ pub(crate) fn a_release_is_upgraded_removed_and_installed_again_and_no_member_re
     let load = Load::start(clients, ensemble, 1)?;
 
     let shared = Shared::changed();
-    let logging = json!("info,bellwether=debug");
-    helm::install(&BTreeMap::from([("logFilter", logging)]))?;
+    the_log_filter_changes_without_a_restart(world)?;
+    helm::install(&BTreeMap::from([("logFormat", json!("text"))]))?;
     wait_taken_up(world)?;
     ensure!(ensemble.uids() == before, "the upgrade restarted a member");
 
@@ -88,6 +90,47 @@ pub(crate) fn a_release_is_upgraded_removed_and_installed_again_and_no_member_re
     ensure!(done.is_empty(), "members were restarted: {done:?}");
     ensure!(ensemble.uids() == before, "members were replaced");
     load.finish(1)?.assert_safe()
+}
+
+/// Changes what is logged, as a GitOps tool would; the running pods take it up.
+fn the_log_filter_changes_without_a_restart(world: &World) -> Result<()> {
+    let get = ["-n", OPERATOR_NAMESPACE, "get", "pods", "-l", OPERATOR];
+    let pods = || -> Result<Vec<(String, String)>> {
+        let list = world.kubectl.json(&get)?;
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let pods = list["items"].as_array().into_iter().flatten();
+        let pods = pods.map(|pod| &pod["metadata"]);
+        Ok(pods.map(|m| (text(&m["name"]), text(&m["uid"]))).collect())
+    };
+    let before = pods()?;
+    let filter = "info,bellwether=debug";
+    helm::install(&BTreeMap::from([("logFilter", json!(filter))]))?;
+    // A kubelet brings a ConfigMap when it looks at the pod the next time, which is when the pod changes.
+    let nudge = ["annotate", "pods", "-l", OPERATOR, "--overwrite"];
+    world.kubectl.run(
+        &[
+            &["-n", OPERATOR_NAMESPACE],
+            &nudge[..],
+            &["example.com/looked-at=now"],
+        ]
+        .concat(),
+    )?;
+    for (pod, _) in &before {
+        until(&format!("{pod} changes its filter"), PATIENCE, || {
+            let logs = ["-n", OPERATOR_NAMESPACE, "logs", pod];
+            let log = world.kubectl.run(&logs).map_err(|e| e.to_string())?;
+            let told = |line: &&str| line.contains("taking the log filter of the file");
+            let lines: Vec<&str> = log.lines().filter(told).collect();
+            if lines.iter().any(|line| line.contains("bellwether=debug")) {
+                Ok(())
+            } else {
+                Err(format!("{lines:?}"))
+            }
+        })?;
+    }
+    let after = pods()?;
+    ensure!(before == after, "{before:?} became {after:?}");
+    Ok(())
 }
 
 /// Waits until an operator works for the ensemble: what is taken away by hand comes back.

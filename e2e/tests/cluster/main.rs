@@ -17,6 +17,7 @@ mod gitops;
 mod installation;
 mod lint;
 mod observers;
+mod page;
 mod projections;
 mod refusals;
 mod routing;

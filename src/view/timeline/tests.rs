@@ -38,7 +38,12 @@ fn timeline(size: i32, phase: &str, voters: &[i32], members: &[Value]) -> Option
 fn a_growing_ensemble_shows_the_lists_and_whose_turn_it_is() {
     let members = [
         member("zk-0", 1, "Follower", "UpToDate"),
-        member("zk-1", 2, "Leader", "Waiting for zk-2; the leader restarts last"),
+        member(
+            "zk-1",
+            2,
+            "Leader",
+            "Waiting for zk-2; the leader restarts last",
+        ),
         member("zk-2", 3, "Follower", "Restart: its server list changes"),
         member("zk-3", 4, "Follower", "UpToDate"),
     ];
@@ -97,7 +102,12 @@ fn a_roll_is_one_step_and_rest_is_none() {
     let restart = member("zk-0", 1, "Follower", "Restart: its pod template changed");
     let leader = member("zk-1", 2, "Leader", "UpToDate");
     let third = member("zk-2", 3, "Follower", "UpToDate");
-    let found = timeline(3, "Rolling", &[1, 2, 3], &[restart, leader.clone(), third.clone()]);
+    let found = timeline(
+        3,
+        "Rolling",
+        &[1, 2, 3],
+        &[restart, leader.clone(), third.clone()],
+    );
     let found = found.unwrap();
     assert_eq!(found[0], "Members restart one at a time, the leader last");
     assert_eq!(found.len(), 5, "{found:?}");

@@ -1,0 +1,131 @@
+//! The operator's page, as a person reaches it.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::browser::Browser;
+use crate::demo::NAMESPACE;
+use crate::kubectl::Kubectl;
+use crate::world::OPERATOR_NAMESPACE;
+
+/// The operator's port on this machine, forwarded by `kubectl port-forward`; it ends when this is
+/// dropped.
+#[derive(Debug)]
+pub struct Forward {
+    child: Child,
+    port: u16,
+    /// What it says later, which nobody reads: without a reader it would end.
+    _output: BufReader<ChildStdout>,
+}
+
+impl Drop for Forward {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Forward {
+    /// Forwards a port that is free, or the one that an earlier one had.
+    pub fn start(kubectl: &Kubectl, port: Option<u16>) -> Result<Self> {
+        let ports = port.map_or(":8080".to_owned(), |port| format!("{port}:8080"));
+        let mut child = kubectl
+            .command(&["-n", OPERATOR_NAMESPACE, "port-forward"])
+            .args(["deployment/bellwether", &ports])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = child.stdout.take().context("no output")?;
+        let mut line = String::new();
+        let mut output = BufReader::new(output);
+        output.read_line(&mut line)?;
+        let said = line.rsplit_once(" -> ").map_or("", |(from, _)| from);
+        let found = said.rsplit(':').next().and_then(|port| port.parse().ok());
+        let forward = Self {
+            child,
+            port: found.unwrap_or_default(),
+            _output: output,
+        };
+        found.with_context(|| format!("kubectl port-forward said {line:?}"))?;
+        Ok(forward)
+    }
+
+    /// The port on this machine.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of the page for one namespace.
+    pub fn address(&self, namespace: &str) -> String {
+        format!("http://127.0.0.1:{}/page?namespace={namespace}", self.port)
+    }
+}
+
+/// The variable with the folder for pictures of the page.
+pub const PICTURES: &str = "BELLWETHER_PICTURES";
+
+/// Makes the pictures of the documentation while the demonstration runs.
+#[derive(Debug)]
+pub struct Camera {
+    browser: Browser,
+    forward: Forward,
+    folder: PathBuf,
+}
+
+impl Camera {
+    /// Opens the page of the demonstration's namespace, if pictures are asked for.
+    ///
+    /// # Errors
+    /// When they are and the page cannot be opened.
+    pub fn from_environment(kubectl: &Kubectl) -> Result<Option<Self>> {
+        let Some(folder) = std::env::var_os(PICTURES) else {
+            return Ok(None);
+        };
+        let forward = Forward::start(kubectl, None)?;
+        let mut browser = Browser::start()?;
+        browser.appear(1040, false)?;
+        browser.open(&forward.address(NAMESPACE))?;
+        Ok(Some(Self {
+            browser,
+            forward,
+            folder: PathBuf::from(folder),
+        }))
+    }
+
+    /// The second step of the growth, in the middle: light, dark, and narrow as on a phone.
+    pub(crate) fn growth(&mut self) -> Result<()> {
+        let steps = "[...document.querySelectorAll('ol.steps > li[data-stage=underWay]')]";
+        let second = "step.textContent.startsWith('Server list {1,2,3,4,5}')";
+        let turn = |stage: &str| format!("step.querySelector('ol.turns > li[data-stage={stage}]')");
+        let [done, busy, rest] = ["done", "underWay", "remaining"].map(turn);
+        self.browser.wait(&format!(
+            "{steps}.some(step => {second} && {done} && {busy} && {rest} && true)"
+        ))?;
+        for (name, width, dark) in [("light", 1040, false), ("dark", 1040, true)] {
+            self.picture(&format!("growing-{name}"), width, dark)?;
+        }
+        self.picture("growing-narrow", 390, false)
+    }
+
+    /// An election that is open.
+    pub(crate) fn election(&mut self) -> Result<()> {
+        let address = format!(
+            "{}&election={NAMESPACE}/app",
+            self.forward.address(NAMESPACE)
+        );
+        self.browser.open(&address)?;
+        self.browser
+            .wait("document.querySelectorAll('#election tbody tr').length > 2")?;
+        self.picture("election-light", 1040, false)
+    }
+
+    fn picture(&mut self, name: &str, width: u16, dark: bool) -> Result<()> {
+        self.browser.appear(width, dark)?;
+        let file = self.folder.join(format!("{name}.png"));
+        self.browser.picture(&file)?;
+        println!("  kept {}", file.display());
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! The operator's log: what is written, and how that is changed while it runs.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
+
+use crate::arguments::LogFormat;
+
+/// How often the file with the filter is read. It has some bytes; a kubelet takes a minute or so to bring a
+/// change of a ConfigMap.
+const INTERVAL: Duration = Duration::from_secs(3);
+
+/// Replaces the filter of the running log.
+type Replace = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send>;
+
+/// Begins to log. With a file its text is the filter, and every change of it is followed; without, or as
+/// long as the file has none that makes sense, it is RUST_LOG's, or `info`.
+pub(crate) fn start(format: LogFormat, file: Option<PathBuf>) {
+    let filter = || EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let text = |error: tracing_subscriber::reload::Error| error.to_string();
+    let replace: Replace = match format {
+        LogFormat::Text => {
+            let log = tracing_subscriber::fmt().with_env_filter(filter());
+            let log = log.with_filter_reloading();
+            let handle = log.reload_handle();
+            log.init();
+            Box::new(move |filter| handle.reload(filter).map_err(text))
+        }
+        LogFormat::Json => {
+            let log = tracing_subscriber::fmt().json().flatten_event(true);
+            let log = log.with_env_filter(filter()).with_filter_reloading();
+            let handle = log.reload_handle();
+            log.init();
+            Box::new(move |filter| handle.reload(filter).map_err(text))
+        }
+    };
+    let Some(path) = file else { return };
+    let mut file = FilterFile { path, seen: None };
+    file.follow(&replace);
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(INTERVAL).await;
+            file.follow(&replace);
+        }
+    });
+}
+
+/// A file with a filter, such as a ConfigMap that is mounted.
+///
+/// It is read anew each time: a kubelet replaces the folder behind a symbolic link, which watches of the
+/// file itself miss.
+struct FilterFile {
+    path: PathBuf,
+    /// What was found last: the text, or why there is none.
+    seen: Option<Result<String, String>>,
+}
+
+impl FilterFile {
+    /// Takes over what changed, and says so.
+    fn follow(&mut self, replace: &Replace) {
+        let path = self.path.display().to_string();
+        match self.changed() {
+            None => {}
+            Some(Ok(filter)) => {
+                // Before, since the new filter may not let this through.
+                info!(%filter, "taking the log filter of the file");
+                if let Err(error) = replace(filter) {
+                    warn!(%error, "the log filter cannot be changed");
+                }
+            }
+            Some(Err(error)) => {
+                warn!(file = path, %error, "this is no log filter; what is logged stays as it was");
+            }
+        }
+    }
+
+    /// The filter, or what is wrong with it, if the file is not what it was.
+    fn changed(&mut self) -> Option<Result<EnvFilter, String>> {
+        let found = fs::read_to_string(&self.path)
+            .map(|text| text.trim().to_owned())
+            .map_err(|error| error.to_string());
+        if self.seen.as_ref() == Some(&found) {
+            return None;
+        }
+        self.seen = Some(found.clone());
+        Some(found.and_then(|text| parse(&text)))
+    }
+}
+
+/// A filter such as `info,bellwether=debug`.
+fn parse(text: &str) -> Result<EnvFilter, String> {
+    if text.is_empty() {
+        return Err("it is empty; write a level such as info".to_owned());
+    }
+    EnvFilter::builder()
+        .parse(text)
+        .map_err(|error| format!("{text:?}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Paper {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    /// A folder as a kubelet mounts a ConfigMap: the file is a link through a link that is replaced.
+    struct Mounted(tempfile::TempDir);
+
+    impl Mounted {
+        fn write(&self, revision: &str, text: &str) {
+            let root = self.0.path();
+            fs::create_dir(root.join(revision)).unwrap();
+            fs::write(root.join(revision).join("filter"), text).unwrap();
+            symlink(revision, root.join("new")).unwrap();
+            fs::rename(root.join("new"), root.join("..data")).unwrap();
+            let _ = symlink("..data/filter", root.join("filter"));
+        }
+    }
+
+    #[test]
+    fn a_change_of_the_file_changes_what_is_logged_and_a_bad_one_does_not() {
+        let mounted = Mounted(tempfile::tempdir().unwrap());
+        let paper = Paper::default();
+        let writer = paper.clone();
+        let log = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .with_env_filter(EnvFilter::new("info"))
+            .with_filter_reloading();
+        let handle = log.reload_handle();
+        let replace: Replace =
+            Box::new(move |filter| handle.reload(filter).map_err(|e| e.to_string()));
+        let mut file = FilterFile {
+            path: mounted.0.path().join("filter"),
+            seen: None,
+        };
+        tracing::subscriber::with_default(log.finish(), || {
+            tracing::debug!("one");
+            mounted.write("1", "debug\n");
+            file.follow(&replace);
+            tracing::debug!("two");
+            mounted.write("2", "info,bellwether=loud");
+            file.follow(&replace);
+            file.follow(&replace);
+            tracing::debug!("three");
+            mounted.write("3", "warn");
+            file.follow(&replace);
+            tracing::info!("four");
+            fs::remove_file(mounted.0.path().join("filter")).unwrap();
+            file.follow(&replace);
+            tracing::warn!("five");
+        });
+        let text = paper.text();
+        let has = |word: &str| text.lines().any(|line| line.ends_with(word));
+        let shown = ["one", "two", "three", "four", "five"].map(has);
+        assert_eq!(shown, [false, true, true, false, true], "{text}");
+        assert_eq!(text.matches("bellwether=loud").count(), 1, "{text}");
+        assert!(text.contains("No such file"), "{text}");
+    }
+
+    #[test]
+    fn a_filter_has_to_say_something() {
+        assert!(parse("").unwrap_err().contains("empty"));
+        assert!(parse("info,bellwether=loud").is_err());
+        assert!(parse("info,bellwether=debug,kube=warn").is_ok());
+    }
+}

@@ -1,0 +1,330 @@
+//! The router as a browser sees it, with an API server that is a function.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request};
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use super::*;
+use crate::admin;
+use crate::metrics::Metrics;
+
+/// An API server with one election and no ensemble; its watches tell nothing.
+#[derive(Clone, Default)]
+struct Cluster {
+    asked: Arc<Mutex<Vec<String>>>,
+    watches: Arc<AtomicUsize>,
+}
+
+/// Counts as open while it lives.
+struct Open(Arc<AtomicUsize>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+const HOSTILE: &str = "<img src=x onerror=alert(1)>";
+
+impl Cluster {
+    fn client(&self) -> Client {
+        let cluster = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let cluster = cluster.clone();
+            async move { Ok::<_, std::convert::Infallible>(cluster.answer(&request)) }
+        });
+        Client::new(service, "default")
+    }
+
+    fn answer(&self, request: &Request<kube::client::Body>) -> axum::http::Response<Body> {
+        let uri = request.uri();
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(uri.to_string());
+        let election = json!({
+            "apiVersion": "zookeeper.bellwether.dev/v1alpha1",
+            "kind": "LeaderElection",
+            "metadata": { "name": "app", "namespace": "shop", "resourceVersion": "7" },
+            "spec": {
+                "ensembleRef": { "name": "main" }, "path": "/app", "dialect": { "type": "Kazoo" },
+            },
+            "status": {
+                "candidateCount": 1, "leaderTransitions": 0, "terms": 1, "unmatchedChildren": 0,
+                "leader": { "identity": HOSTILE, "identitySource": "Data", "node": "n_1" },
+                "candidates": [{ "node": "n_1", "position": 0, "identity": HOSTILE }],
+                "conditions": [{
+                    "type": "Synced", "status": "True", "reason": "Watching", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }],
+            },
+        });
+        if uri.query().is_some_and(|q| q.contains("watch=true")) {
+            self.watches.fetch_add(1, Ordering::SeqCst);
+            let open = Open(self.watches.clone());
+            let never = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
+            let silent = never.inspect(move |_| {
+                let _ = &open;
+            });
+            return axum::http::Response::new(Body::from_stream(silent));
+        }
+        let elections = uri.path().ends_with("/leaderelections");
+        let body = if uri.path().ends_with("/leaderelections/app") {
+            election
+        } else {
+            let items = if elections {
+                vec![election]
+            } else {
+                Vec::new()
+            };
+            let metadata = json!({ "resourceVersion": "7" });
+            json!({ "apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items })
+        };
+        axum::http::Response::new(Body::from(body.to_string()))
+    }
+
+    fn asked(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.clone()
+    }
+}
+
+/// The routes, and what stops them when it is dropped.
+fn page(cluster: &Cluster, namespaces: Vec<Option<String>>) -> (Router, watch::Sender<bool>) {
+    let (stop, stopped) = watch::channel(false);
+    let client = cluster.client();
+    let window = Window::new(client.clone(), namespaces).lingering(Duration::from_millis(50));
+    let operator = Operator {
+        version: "1.2.3",
+        identity: "bellwether-0".to_owned(),
+    };
+    let page = routes_of(Page {
+        client,
+        window,
+        operator,
+        stopped,
+    });
+    (admin::routes(Metrics::new(|_| {}), Some(page)), stop)
+}
+
+async fn ask(routes: &Router, method: Method, path: &str) -> Response {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.body(Body::empty()).unwrap();
+    routes.clone().oneshot(request).await.unwrap()
+}
+
+async fn text(response: Response) -> String {
+    let bytes = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn there_is_no_page_unless_it_is_asked_for() {
+    let routes = admin::routes(Metrics::new(|_| {}), None);
+    for path in ["/", "/page", "/page.js", "/page/events", "/page/view.json"] {
+        let response = ask(&routes, Method::GET, path).await;
+        assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    let response = ask(&routes, Method::GET, "/livez").await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn it_is_read_only_and_nothing_foreign_may_run_in_it() {
+    let cluster = Cluster::default();
+    let (routes, _stop) = page(&cluster, vec![None]);
+    for path in ["/page", "/page.css", "/page.js", "/page/view.json"] {
+        let response = ask(&routes, Method::GET, path).await;
+        assert_eq!(response.status(), StatusCode::OK, "{path}");
+        let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        assert!(
+            header("content-security-policy").starts_with("default-src 'none'; script-src 'self';")
+        );
+        assert!(header("content-security-policy").contains("frame-ancestors 'none'"));
+        assert_eq!(header("x-content-type-options"), "nosniff");
+        assert_eq!(header("referrer-policy"), "no-referrer");
+        assert_eq!(header("cache-control"), "no-store");
+        let head = ask(&routes, Method::HEAD, path).await;
+        assert_eq!(head.status(), StatusCode::OK, "{path}");
+        for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+            let response = ask(&routes, method, path).await;
+            assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+        }
+    }
+}
+
+/// What the policy forbids would fail silently in a browser, and what makes markup of text would let
+/// identities run.
+#[test]
+fn the_page_has_no_inline_script_or_style_and_makes_no_markup_of_text() {
+    let html = include_str!("assets/page.html");
+    for word in [" style=", "<style", "javascript:", "http:", "https:", "//"] {
+        assert!(!html.contains(word), "page.html has {word:?}");
+    }
+    let handler = |word: &&str| word.starts_with("on") && word.contains('=');
+    assert_eq!(html.split_whitespace().find(handler), None);
+    assert_eq!(html.matches("<script").count(), 1);
+    let script = include_str!("assets/page.js");
+    for word in [
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "Function(",
+        "DOMParser",
+        ".style",
+        "http:",
+        "https:",
+    ] {
+        assert!(!script.contains(word), "page.js has {word:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_shown_is_what_the_objects_say_and_what_was_asked_for() {
+    let cluster = Cluster::default();
+    let (routes, _stop) = page(&cluster, vec![None]);
+    let response = ask(&routes, Method::GET, "/page/view.json?election=shop/app").await;
+    let view: Value = serde_json::from_str(&text(response).await).unwrap();
+    assert_eq!(view["complete"], true);
+    assert_eq!(view["trouble"], Value::Null);
+    assert_eq!(view["elections"]["shown"][0]["leader"], HOSTILE);
+    assert_eq!(view["election"]["found"]["queue"][0]["identity"], HOSTILE);
+    assert_eq!(view["election"]["found"]["queue"][0]["leads"], true);
+    // An election that was not listed is not asked for either.
+    let response = ask(
+        &routes,
+        Method::GET,
+        "/page/view.json?election=other/app&q=zzz",
+    )
+    .await;
+    let view: Value = serde_json::from_str(&text(response).await).unwrap();
+    assert_eq!(view["election"]["missing"], "other/app");
+    assert_eq!(view["elections"]["matching"], 0);
+    assert_eq!(view["elections"]["total"], 1);
+    assert!(
+        !cluster
+            .asked()
+            .iter()
+            .any(|uri| uri.contains("/namespaces/other/"))
+    );
+}
+
+#[tokio::test]
+async fn only_the_namespaces_of_the_operator_are_asked() {
+    let cluster = Cluster::default();
+    let scope = ["shop", "bank"].map(|name| Some(name.to_owned()));
+    let (routes, _stop) = page(&cluster, scope.to_vec());
+    let response = ask(&routes, Method::GET, "/page/view.json").await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let asked = cluster.asked();
+    assert!(asked.len() >= 6, "{asked:?}");
+    for uri in asked {
+        let here = ["/namespaces/shop/", "/namespaces/bank/"];
+        assert!(here.iter().any(|part| uri.contains(part)), "{uri}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_asked_while_nobody_looks() {
+    let cluster = Cluster::default();
+    let (routes, _stop) = page(&cluster, vec![None]);
+    let response = ask(&routes, Method::GET, "/page").await;
+    assert_eq!(response.status(), StatusCode::OK);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(cluster.asked(), Vec::<String>::new());
+
+    let open = ask(&routes, Method::GET, "/page/events").await;
+    let second = ask(&routes, Method::GET, "/page/events?namespace=shop").await;
+    wait("two pages share three watches", || {
+        cluster.watches.load(Ordering::SeqCst) == 3
+    })
+    .await;
+    drop((open, second));
+    wait("the watches end", || {
+        cluster.watches.load(Ordering::SeqCst) == 0
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_begins_with_the_document_and_ends_with_the_operator() {
+    let cluster = Cluster::default();
+    let (routes, stop) = page(&cluster, vec![None]);
+    let response = ask(&routes, Method::GET, "/page/events").await;
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let mut body = response.into_body().into_data_stream();
+    let first = body.next().await.unwrap().unwrap();
+    let first = String::from_utf8(first.to_vec()).unwrap();
+    assert!(
+        first.starts_with("event: view\ndata: {\"operator\":"),
+        "{first}"
+    );
+    // What is read a moment later comes by itself.
+    let rest = async {
+        while let Some(Ok(part)) = body.next().await {
+            if String::from_utf8_lossy(&part).contains("\"complete\":true") {
+                return true;
+            }
+        }
+        false
+    };
+    let found = tokio::time::timeout(Duration::from_secs(10), rest).await;
+    assert_eq!(found, Ok(true));
+    stop.send_replace(true);
+    let end = tokio::time::timeout(Duration::from_secs(10), async {
+        while let Some(part) = body.next().await {
+            part.unwrap();
+        }
+    });
+    end.await.unwrap();
+}
+
+#[tokio::test]
+async fn pages_beyond_what_there_is_room_for_are_refused() {
+    let cluster = Cluster::default();
+    let (routes, _stop) = page(&cluster, vec![None]);
+    let mut open = Vec::new();
+    for _ in 0..32 {
+        let response = ask(&routes, Method::GET, "/page/events").await;
+        assert_eq!(response.status(), StatusCode::OK);
+        open.push(response);
+    }
+    let response = ask(&routes, Method::GET, "/page/events").await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    open.pop();
+    let response = ask(&routes, Method::GET, "/page/events").await;
+    assert_eq!(response.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn an_api_server_that_cannot_be_asked_is_told() {
+    let nowhere: axum::http::Uri = "http://127.0.0.1:1".parse().unwrap();
+    let client = Client::try_from(kube::Config::new(nowhere)).unwrap();
+    let (_stop, stopped) = watch::channel(false);
+    let operator = Operator {
+        version: "1.2.3",
+        identity: "bellwether-0".to_owned(),
+    };
+    let routes = routes(client, vec![None], operator, stopped);
+    let response = ask(&routes, Method::GET, "/page/view.json").await;
+    let view: Value = serde_json::from_str(&text(response).await).unwrap();
+    assert_eq!(view["complete"], false);
+    let message = view["trouble"]["message"].as_str().unwrap();
+    assert!(message.contains("cannot be"), "{message}");
+}
+
+async fn wait(what: &str, mut holds: impl FnMut() -> bool) {
+    for _ in 0..500 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("not within 5 s: {what}");
+}
