@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use bellwether_e2e::clients::Client;
 use bellwether_e2e::election::Election;
 use bellwether_e2e::ensemble::Ensemble;
@@ -197,6 +197,43 @@ pub(crate) fn one_lock_of_curator_and_a_rust_client_has_one_queue(world: &World)
         let status = contest.agree()?;
         ensure!(status["leader"]["identity"] == next, "{next}: {status}");
     }
+    Ok(())
+}
+
+/// The recipes that come with ZooKeeper itself: its lock, whose candidates say nothing but their session,
+/// and its `LeaderElectionSupport`.
+pub(crate) fn zookeepers_own_recipes_agree_with_the_status(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.members(1);
+    let start = |class: &str, path: &str| {
+        let of = |id: &str| clients.java(&format!("{}-{id}", &path[1..]), class, &hosts, path);
+        ["a", "b", "c"]
+            .map(of)
+            .into_iter()
+            .collect::<Result<Vec<_>>>()
+    };
+    let mut support = Contest {
+        candidates: start("SupportClient", "/support")?,
+        election: world.election("support", "/support", json!({ "type": "ZkElection" }))?,
+        token: 0,
+    };
+    let mut holders = start("WriteLockClient", "/lock")?;
+    let lock = world.election("lock", "/lock", json!({ "type": "ZkWriteLock" }))?;
+    for left in [3, 2] {
+        let status = support.agree()?;
+        ensure!(status["candidateCount"] == left, "{status}");
+        support.kill_leader()?;
+        let all: Vec<&Client<'_>> = holders.iter().collect();
+        let (status, leader) = lock.wait_agrees_on_sessions(&all)?;
+        ensure!(status["candidateCount"] == left, "{status}");
+        let place = holders.iter().position(|holder| holder.id() == leader);
+        holders
+            .remove(place.context("the leader is none of ours")?)
+            .kill()?;
+    }
+    support.agree()?;
+    let (status, leader) = lock.wait_agrees_on_sessions(&[&holders[0]])?;
+    ensure!(leader == holders[0].id(), "{leader} leads: {status}");
     Ok(())
 }
 

@@ -116,6 +116,7 @@ const TESTS: &[Test] = tests![
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
     4 elections::lock_status_equals_what_go_zookeeper_and_curator_report,
     1 elections::one_lock_of_curator_and_a_rust_client_has_one_queue,
+    3 elections::zookeepers_own_recipes_agree_with_the_status,
     1 elections::a_lock_that_outlives_its_holder_is_shown_as_held,
     2 elections::two_generations_of_curators_latch_reconnect,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,

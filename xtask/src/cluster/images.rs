@@ -295,6 +295,30 @@ impl Base<'_> {
         Ok(fs::set_permissions(to, fs::Permissions::from_mode(0o755))?)
     }
 
+    /// Single files of Debian's packages, as a list in this directory names them.
+    fn fetch_from_debian(&self, list: &Path, work: &Path, out: &Path) -> Result<()> {
+        for words in words_of(&fs::read_to_string(list)?) {
+            let [package, files @ ..] = &words[..] else {
+                continue;
+            };
+            let archive = work.join(format!("{package}.tar"));
+            let mut fetch =
+                process::command("mmdebstrap", ["--variant=extract", "--skip=output/dev"]);
+            fetch.arg(format!("--include={package}"));
+            fetch.arg(RELEASE).arg(&archive);
+            let title = format!("fetching {package}");
+            progress::long_step(&title, &mut fetch, &self.paths.build_log(package))?;
+            let mut tar = process::command("tar", ["--extract", "--file"]);
+            tar.arg(&archive).arg("--directory").arg(work);
+            process::run(tar.args(files.iter().map(|file| format!("./{file}"))))?;
+            for file in files {
+                let name = Path::new(file).file_name().context("a file has a name")?;
+                fs::copy(work.join(file), out.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
     /// kazoo and Curator: fetched once, not for every change of a test's program.
     fn build_client_libraries(&self, key: &str) -> Result<PathBuf> {
         let archive = self.paths.cache.join(format!("libraries-{key}.tar"));
@@ -316,6 +340,7 @@ impl Base<'_> {
             )?;
             jars::remove_foreign_libraries(&out)?;
         }
+        self.fetch_from_debian(&recipe.join("debian.txt"), &work, &tree.join("clients/lib"))?;
         let mut pip = process::command("pip3", ["install", "--no-compile", "--no-deps"]);
         // For the Python of the image, whatever the host's is.
         pip.args(["--only-binary=:all:", "--implementation=cp"]);
