@@ -35,7 +35,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// How many tests may be under way if the command line does not say; what really limits them is
 /// [`CAPACITY`].
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 /// How many members the tests may run at once, all together: every member is a JVM, and a machine
 /// with two cores must still carry all of Kubernetes.
 const CAPACITY: u8 = 7;
