@@ -74,6 +74,9 @@ pub(crate) enum Command {
     Completion(cli::generate::Completion),
     /// Print the manual page.
     Man,
+    /// Print what pages of the documentation are generated from.
+    #[command(hide = true)]
+    Reference(cli::reference::Reference),
 }
 
 /// How to run the operator.

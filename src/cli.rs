@@ -7,6 +7,7 @@ pub(crate) mod elections;
 pub(crate) mod generate;
 pub(crate) mod lint;
 pub(crate) mod plan;
+pub(crate) mod reference;
 pub(crate) mod status;
 mod style;
 

@@ -67,7 +67,13 @@ pub(crate) async fn run(
         Some(ObjectRef::<Guarded>::new(&name).within(&namespace))
     };
     let within = namespace.as_deref();
-    Controller::new(api::<Guarded>(&client, within), watcher::Config::default())
+    let controller = Controller::new(api::<Guarded>(&client, within), watcher::Config::default());
+    let store = controller.store();
+    context.metrics.watch(move |namespace, name| {
+        let reference = ObjectRef::<Guarded>::new(name).within(namespace);
+        store.get(&reference).is_some()
+    });
+    controller
         .with_config(Config::default().concurrency(16))
         .owns(api::<StatefulSet>(&client, within), owned.clone())
         .owns(api::<ConfigMap>(&client, within), owned.clone())

@@ -49,6 +49,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Resume(arguments) => cli::act::act(Action::Resume, &arguments).await,
         Command::SupportBundle(arguments) => cli::bundle::bundle(&arguments).await,
         Command::Completion(arguments) => cli::generate::completion(&arguments, this_command()),
+        Command::Reference(arguments) => cli::reference::reference(&arguments),
         Command::Man => cli::generate::man(this_command()),
     }
 }

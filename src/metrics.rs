@@ -1,9 +1,17 @@
 //! What the operator counts, in Prometheus' terms.
+//!
+//! Labels have few values: kinds, outcomes, reasons of conditions. Only ensembles, of which there are few, have
+//! series of their own ([`ensembles`]); elections, of which there may be ten thousand, are counted together.
+
+mod ensembles;
+mod process;
+mod reference;
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bellwether_api::ensemble::{MemberRole, Phase};
+use bellwether_api::ensemble::ZooKeeperEnsembleStatus;
+use bellwether_ensemble::observation::ServerReport;
 use bellwether_ensemble::plan::report::Report;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -11,7 +19,14 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use ensembles::{Ensembles, Key};
+pub(crate) use reference::reference;
+
+/// The prefix of every metric of the operator's own.
+const PREFIX: &str = "bellwether";
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReconcileLabels {
@@ -20,10 +35,16 @@ struct ReconcileLabels {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EnsembleLabels {
-    namespace: String,
-    name: String,
+struct KindLabels {
+    kind: &'static str,
 }
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Counters of the ensemble controller; clones count together.
 #[derive(Clone)]
@@ -31,72 +52,70 @@ pub(crate) struct Metrics {
     registry: Arc<Mutex<Registry>>,
     reconciles: Family<ReconcileLabels, Counter>,
     seconds: Histogram,
-    writes: Counter,
-    restarts: Counter,
-    members: Family<EnsembleLabels, Gauge>,
-    serving: Family<EnsembleLabels, Gauge>,
-    leader: Family<EnsembleLabels, Gauge>,
-    ready: Family<EnsembleLabels, Gauge>,
+    writes: Family<KindLabels, Counter>,
+    probes: Histograms<OutcomeLabels>,
+    lease: Gauge,
+    ensembles: Arc<Ensembles>,
+}
+
+/// An answer over the network of a cluster takes a millisecond; nobody is asked for longer than two seconds.
+fn probe_buckets() -> Histogram {
+    Histogram::new([
+        0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
+    ])
 }
 
 impl Metrics {
     /// Counters in a registry of their own, together with those that `more` adds.
     pub(crate) fn new(more: impl FnOnce(&mut Registry)) -> Self {
-        let mut registry = Registry::with_prefix("bellwether");
         let this = Self {
             registry: Arc::default(),
             reconciles: Family::default(),
             seconds: Histogram::new([0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0]),
-            writes: Counter::default(),
-            restarts: Counter::default(),
-            members: Family::default(),
-            serving: Family::default(),
-            leader: Family::default(),
-            ready: Family::default(),
+            writes: Family::default(),
+            probes: Family::new_with_constructor(probe_buckets),
+            lease: Gauge::default(),
+            ensembles: Arc::default(),
         };
+        let mut all = Registry::default();
+        let registry = all.sub_registry_with_prefix(PREFIX);
         registry.register(
-            "reconciles",
-            "Reconciles, by outcome",
-            this.reconciles.clone(),
+            "build",
+            "The version that runs",
+            Info::new([("version", env!("CARGO_PKG_VERSION"))]),
         );
         registry.register(
-            "reconcile_seconds",
+            "lease_held",
+            "1 while this replica holds the operator's lease: it is the one that acts",
+            this.lease.clone(),
+        );
+        registry.register(
+            "reconciles",
+            "Reconciles, by outcome: done, invalid (the spec is refused), failed, deleting, gone, or unreadable",
+            this.reconciles.clone(),
+        );
+        registry.register_with_unit(
+            "reconcile",
             "Duration of a reconcile",
+            Unit::Seconds,
             this.seconds.clone(),
         );
         registry.register(
             "api_writes",
-            "Objects and statuses written",
+            "Objects and statuses of ensembles that were written, by kind",
             this.writes.clone(),
         );
-        registry.register(
-            "member_restarts",
-            "Members that were restarted",
-            this.restarts.clone(),
+        registry.register_with_unit(
+            "member_probe",
+            "How long a member took to say what it is: serving, looking (for a leader), or unreachable",
+            Unit::Seconds,
+            this.probes.clone(),
         );
-        registry.register(
-            "ensemble_members",
-            "Member pods that exist",
-            this.members.clone(),
-        );
-        registry.register(
-            "ensemble_serving_members",
-            "Members that serve",
-            this.serving.clone(),
-        );
-        registry.register(
-            "ensemble_leader_server_id",
-            "Server id of the leader; 0 without one",
-            this.leader.clone(),
-        );
-        registry.register(
-            "ensemble_ready",
-            "1 when every wanted member serves as wanted",
-            this.ready.clone(),
-        );
-        more(&mut registry);
+        registry.register_collector(Box::new(this.ensembles.clone()));
+        more(registry);
+        process::register(&mut all);
         Self {
-            registry: Arc::new(Mutex::new(registry)),
+            registry: Arc::new(Mutex::new(all)),
             ..this
         }
     }
@@ -117,69 +136,86 @@ impl Metrics {
             metrics: self.clone(),
             kind,
             since: Instant::now(),
+            outcome: "failed",
         }
     }
 
+    /// This replica has the lease, or has it no more.
+    pub(crate) fn lease(&self, held: bool) {
+        self.lease.set(i64::from(held));
+    }
+
     /// An object or a status was written.
-    pub(crate) fn written(&self) {
-        self.writes.inc();
+    pub(crate) fn written(&self, kind: &'static str) {
+        self.writes.get_or_create(&KindLabels { kind }).inc();
+    }
+
+    /// A member was asked what it is.
+    pub(crate) fn probed(&self, report: &ServerReport, took: Duration) {
+        let outcome = match report {
+            ServerReport::Serving { .. } => "serving",
+            ServerReport::Looking => "looking",
+            ServerReport::Unreachable(_) => "unreachable",
+        };
+        let probes = self.probes.get_or_create(&OutcomeLabels { outcome });
+        probes.observe(took.as_secs_f64());
     }
 
     /// A member was restarted.
-    pub(crate) fn restarted(&self) {
-        self.restarts.inc();
+    pub(crate) fn restarted(&self, namespace: &str, name: &str) {
+        self.ensembles.restarted(Key::new(namespace, name));
     }
 
-    /// An ensemble was looked at.
-    pub(crate) fn observe(&self, namespace: &str, name: &str, report: &Report) {
-        let labels = EnsembleLabels {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        };
-        let count = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let serving = report.members.iter().filter(|m| m.role.serves()).count();
-        let leader = report.members.iter().find(|m| m.role == MemberRole::Leader);
-        self.members
-            .get_or_create(&labels)
-            .set(count(report.members.len()));
-        self.serving.get_or_create(&labels).set(count(serving));
-        self.leader
-            .get_or_create(&labels)
-            .set(leader.map_or(0, |m| i64::from(m.id.0)));
-        self.ready
-            .get_or_create(&labels)
-            .set(i64::from(report.phase == Phase::Ready));
+    /// An ensemble was looked at, of which the spec asks for `wanted` voters.
+    pub(crate) fn observe(
+        &self,
+        (namespace, name): (&str, &str),
+        wanted: i32,
+        report: &Report,
+        status: &ZooKeeperEnsembleStatus,
+    ) {
+        let key = Key::new(namespace, name);
+        self.ensembles.observe(key, wanted, report, status);
+    }
+
+    /// `exists` knows which ensembles there are, of a namespace and a name: series of others go away. Where
+    /// several are given, an ensemble exists if one of them says so.
+    pub(crate) fn watch(&self, exists: impl Fn(&str, &str) -> bool + Send + Sync + 'static) {
+        self.ensembles.watch(Box::new(exists));
     }
 
     /// An ensemble is gone.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
-        let labels = EnsembleLabels {
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-        };
-        for family in [&self.members, &self.serving, &self.leader, &self.ready] {
-            family.remove(&labels);
-        }
+        self.ensembles.forget(&Key::new(namespace, name));
     }
 }
 
-/// A reconcile that is under way.
+/// A reconcile that is under way. One that nobody says the outcome of has failed.
 pub(crate) struct Running {
     metrics: Metrics,
     kind: &'static str,
     since: Instant,
+    outcome: &'static str,
 }
 
 impl Running {
     /// It ended.
-    pub(crate) fn done(self, outcome: &'static str) {
-        let labels = ReconcileLabels {
-            kind: self.kind,
-            outcome,
-        };
-        self.metrics.reconciles.get_or_create(&labels).inc();
-        self.metrics
-            .seconds
-            .observe(self.since.elapsed().as_secs_f64());
+    pub(crate) fn done(mut self, outcome: &'static str) {
+        self.outcome = outcome;
     }
 }
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let labels = ReconcileLabels {
+            kind: self.kind,
+            outcome: self.outcome,
+        };
+        self.metrics.reconciles.get_or_create(&labels).inc();
+        let took = self.since.elapsed().as_secs_f64();
+        self.metrics.seconds.observe(took);
+    }
+}
+
+#[cfg(test)]
+mod tests;

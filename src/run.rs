@@ -95,6 +95,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         // Only the holder of the lease plans and acts.
         let mut lease = lease.clone();
         let _ = lease.wait_for(|held| *held).await;
+        context.metrics.lease(true);
         let controllers = namespaces
             .into_iter()
             .map(|namespace| ensemble::run(context.clone(), namespace, wait(stopped.clone())));

@@ -5,6 +5,7 @@
 
 mod connection;
 mod dialect;
+mod guidance;
 mod identity;
 mod projections;
 mod reasons;

@@ -1,5 +1,6 @@
 //! The kind `ZooKeeperEnsemble`: what a user may ask for, and what the operator reports.
 
+mod guidance;
 pub mod settings;
 pub mod status;
 pub mod versions;
@@ -175,6 +176,10 @@ pub struct ZooKeeperEnsembleSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Pod>,
 
+    /// What ZooKeeper's servers measure. A change restarts every member once, the leader last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics: Option<ServerMetrics>,
+
     /// Added to every server id: ordinal i is server id i + 1 + idOffset. For an ensemble whose
     /// servers' ids must not meet those of another one. Immutable. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -194,6 +199,15 @@ pub struct Observers {
     /// with server ids from 101 plus `idOffset`; each has a volume like a voter's.
     #[schemars(range(min = 0, max = 50))]
     pub replicas: i32,
+}
+
+/// What ZooKeeper's servers measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerMetrics {
+    /// Whether every member serves ZooKeeper's own metrics to Prometheus, at `/metrics` on port 7000,
+    /// named `metrics`. It costs the servers a little of every request. Default: false.
+    #[serde(default)]
+    pub enabled: bool,
 }
 
 /// When the kubelet pulls an image.

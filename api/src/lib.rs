@@ -11,6 +11,8 @@
 pub mod conditions;
 pub mod election;
 pub mod ensemble;
+pub mod events;
+pub mod guidance;
 pub mod labels;
 
 pub use election::{LeaderElection, LeaderElectionSpec, LeaderElectionStatus};

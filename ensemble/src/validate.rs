@@ -67,6 +67,8 @@ pub struct ValidEnsemble {
     pub jvm_options: Vec<String>,
     /// Labels, scheduling and resources.
     pub pod: Pod,
+    /// Whether the members serve ZooKeeper's own metrics.
+    pub metrics: bool,
     /// Whether nothing may be changed.
     pub paused: bool,
     /// The value of the restart annotation.
@@ -239,6 +241,7 @@ pub fn validate(
         heap_mib,
         jvm_options: jvm.additional_options,
         pod,
+        metrics: spec.metrics.is_some_and(|m| m.enabled),
         paused: spec.paused,
         restart_at: ensemble
             .metadata

@@ -2,6 +2,7 @@
 
 use bellwether_api::LeaderElectionStatus;
 use bellwether_api::election::ConditionType;
+use bellwether_api::events::EventReason;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::{Event, EventType};
 
@@ -25,14 +26,24 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
                 None => String::new(),
             };
             let note = format!("{} leads{token}{before}.", leader.identity);
-            events.push(event(EventType::Normal, "LeaderChanged", "Elect", note));
+            events.push(event(
+                EventType::Normal,
+                EventReason::LeaderChanged,
+                "Elect",
+                note,
+            ));
         }
         (Some(lost), None) => {
             let note = format!(
                 "{} no longer leads, and nobody else does yet.",
                 lost.identity
             );
-            events.push(event(EventType::Warning, "LeaderLost", "Elect", note));
+            events.push(event(
+                EventType::Warning,
+                EventReason::LeaderLost,
+                "Elect",
+                note,
+            ));
         }
         _ => {}
     }
@@ -47,7 +58,12 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
         let note = condition
             .map(|condition| condition.message.clone())
             .unwrap_or_default();
-        events.push(event(EventType::Warning, "MirrorStale", "Watch", note));
+        events.push(event(
+            EventType::Warning,
+            EventReason::MirrorStale,
+            "Watch",
+            note,
+        ));
     }
     // Told once, and again only if another reason comes.
     if let Some(failed) = failed_projection(new)
@@ -56,7 +72,7 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
         let note = failed.message.clone();
         events.push(event(
             EventType::Warning,
-            "ProjectionFailed",
+            EventReason::ProjectionFailed,
             "Project",
             note,
         ));
@@ -70,7 +86,7 @@ fn failed_projection(status: &LeaderElectionStatus) -> Option<&Condition> {
     conditions.find(|condition| condition.type_ == projected && condition.status == "False")
 }
 
-fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
+fn event(type_: EventType, reason: EventReason, action: &str, mut note: String) -> Event {
     // The API takes at most 1 kB.
     if note.len() > 1000 {
         let end = (0..=1000)
@@ -81,7 +97,7 @@ fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Even
     }
     Event {
         type_,
-        reason: reason.to_owned(),
+        reason: reason.as_str().to_owned(),
         note: Some(note),
         action: action.to_owned(),
         secondary: None,

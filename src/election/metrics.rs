@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use bellwether_api::LeaderElectionStatus;
+use bellwether_api::election::{ConditionType, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Registry, Unit};
 
 /// The counters of the mirror; clones count together.
 #[derive(Clone, Debug)]
@@ -24,10 +26,20 @@ pub(crate) struct Metrics {
     pub(super) projections: Family<Outcome, Counter>,
     /// From the event in ZooKeeper to the projections being written, in seconds.
     pub(super) event_to_projection: Histogram,
+    /// Elections by each of their conditions.
+    conditions: Family<Condition, Gauge>,
     /// Leaders that a status was written for.
     pub(super) leader_changes: Counter,
     /// From the event in ZooKeeper to the status being written, in seconds.
     pub(super) event_to_status: Histogram,
+}
+
+/// A condition, as elections carry it. There is no series of a single election: there may be ten thousand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Condition {
+    r#type: &'static str,
+    status: &'static str,
+    reason: &'static str,
 }
 
 /// How something went.
@@ -44,6 +56,25 @@ impl Outcome {
     pub(super) const FAILED: Self = Self { outcome: "failed" };
 }
 
+impl Condition {
+    /// Only words of this version are labels: what an object carries may be anything.
+    fn of(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition) -> Option<Self> {
+        let mut types = ConditionType::ALL.iter().map(|type_| type_.as_str());
+        let mut reasons = Reason::ALL.iter().map(|reason| reason.as_str());
+        Some(Self {
+            r#type: types.find(|word| *word == condition.type_)?,
+            status: match condition.status.as_str() {
+                "True" => "true",
+                "False" => "false",
+                _ => "unknown",
+            },
+            reason: reasons
+                .find(|word| *word == condition.reason)
+                .unwrap_or("Other"),
+        })
+    }
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         let buckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
@@ -54,6 +85,7 @@ impl Default for Metrics {
             writes: Family::default(),
             projections: Family::default(),
             event_to_projection: Histogram::new(buckets),
+            conditions: Family::default(),
             leader_changes: Counter::default(),
             event_to_status: Histogram::new(buckets),
         }
@@ -67,32 +99,57 @@ impl Metrics {
         registry.register("election_mirrors", elections, self.elections.clone());
         let sessions = "ZooKeeper sessions of the mirror that are up";
         registry.register("election_sessions", sessions, self.sessions.clone());
-        registry.register("election_reads", "Reads of elections", self.reads.clone());
-        registry.register("election_writes", "Writes of statuses", self.writes.clone());
-        let projections = "Writes of Leases, Services, EndpointSlices and labels of pods";
+        registry.register(
+            "election_reads",
+            "Reads of elections, by outcome: ok or failed",
+            self.reads.clone(),
+        );
+        registry.register(
+            "election_writes",
+            "Writes of statuses of elections, by outcome: ok, conflict (tried again) or failed",
+            self.writes.clone(),
+        );
+        let projections = "Writes of Leases, Services, EndpointSlices and labels of pods, by outcome: ok, conflict (tried again) or failed";
         registry.register(
             "election_projection_writes",
             projections,
             self.projections.clone(),
         );
-        let latency = "Seconds from the event in ZooKeeper to the written projections";
-        registry.register(
-            "election_event_to_projection_seconds",
+        let latency = "From the event in ZooKeeper to the written projections";
+        registry.register_with_unit(
+            "election_event_to_projection",
             latency,
+            Unit::Seconds,
             self.event_to_projection.clone(),
         );
+        let conditions = "Elections by the status and the reason of each of their conditions";
+        registry.register("election_conditions", conditions, self.conditions.clone());
         let changes = "Changes of a leader that were written";
         registry.register(
             "election_leader_changes",
             changes,
             self.leader_changes.clone(),
         );
-        let latency = "Seconds from the event in ZooKeeper to the written status";
-        registry.register(
-            "election_event_to_status_seconds",
+        let latency = "From the event in ZooKeeper to the written status, of changes of the leader";
+        registry.register_with_unit(
+            "election_event_to_status",
             latency,
+            Unit::Seconds,
             self.event_to_status.clone(),
         );
+    }
+
+    /// Gives each family a series, so that its labels show.
+    pub(crate) fn count_everything_once(&self) {
+        for family in [&self.reads, &self.writes, &self.projections] {
+            family.get_or_create(&Outcome::OK).inc();
+        }
+        let condition = Condition {
+            r#type: ConditionType::Synced.as_str(),
+            status: "true",
+            reason: Reason::Watching.as_str(),
+        };
+        self.conditions.get_or_create(&condition).inc();
     }
 
     pub(super) fn read(&self, outcome: &Outcome) {
@@ -101,6 +158,29 @@ impl Metrics {
 
     pub(super) fn wrote(&self, outcome: &Outcome) {
         self.writes.get_or_create(outcome).inc();
+    }
+
+    /// Another status takes the place of this one; `None` where there is no election, before or after.
+    pub(super) fn replaced(
+        &self,
+        old: Option<&LeaderElectionStatus>,
+        new: Option<&LeaderElectionStatus>,
+    ) {
+        let known = |status: Option<&LeaderElectionStatus>| -> Vec<Condition> {
+            let conditions = status.into_iter().flat_map(|status| &status.conditions);
+            conditions.filter_map(Condition::of).collect()
+        };
+        let (old, new) = (known(old), known(new));
+        // Most statuses differ in something else.
+        if old == new {
+            return;
+        }
+        for condition in old {
+            self.conditions.get_or_create(&condition).dec();
+        }
+        for condition in new {
+            self.conditions.get_or_create(&condition).inc();
+        }
     }
 
     pub(super) fn projected(&self, outcome: &Outcome) {

@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_api::events::EventReason;
 use bellwether_api::{FIELD_MANAGER, LeaderElection, LeaderElectionStatus};
 use bellwether_election::projection::Projection;
 use bellwether_election::{Sight, is_leader_change, status_and_projection};
@@ -220,11 +221,12 @@ impl Writer {
                 match self.entries.get_mut(&key) {
                     Some(entry) if entry.object.uid() == object.uid() => {
                         if is_newer(&object, &entry.object) {
-                            entry.object = object;
+                            entry.replace(object, &self.metrics);
                         }
                     }
                     _ => {
                         self.forget(&key);
+                        self.metrics.replaced(None, object.status.as_ref());
                         self.entries
                             .insert(key.clone(), Box::new(Entry::new(object)));
                     }
@@ -288,6 +290,7 @@ impl Writer {
         let Some(entry) = self.entries.remove(key) else {
             return;
         };
+        self.metrics.replaced(entry.object.status.as_ref(), None);
         if let Some(due) = entry.due {
             self.agenda.remove(due, key.clone());
         }
@@ -376,7 +379,7 @@ impl Writer {
                 if let (true, Some(noticed)) = (writing.urgent, writing.noticed) {
                     self.metrics.took(noticed.elapsed());
                 }
-                entry.object = Arc::new(slim(object));
+                entry.replace(Arc::new(slim(object)), &self.metrics);
                 self.publish(&key, writing.old.as_ref());
             }
             Err(WriteError::Conflict { now }) => {
@@ -385,7 +388,7 @@ impl Writer {
                 entry.noticed = writing.noticed;
                 // Another uid is another object: the watch brings it, and a mirror for it.
                 if now.uid() == entry.object.uid() && is_newer(&now, &entry.object) {
-                    entry.object = Arc::new(slim(*now));
+                    entry.replace(Arc::new(slim(*now)), &self.metrics);
                 }
             }
             Err(error) => {
@@ -413,7 +416,7 @@ impl Writer {
         for event in events(old, new) {
             let note = event.note.as_deref().unwrap_or_default();
             info!(election = %key, reason = %event.reason, note, "election changed");
-            if event.reason == "LeaderChanged" {
+            if event.reason == EventReason::LeaderChanged.as_str() {
                 self.metrics.leader_changes.inc();
             }
             self.publisher.publish(reference.clone(), event);
@@ -434,6 +437,11 @@ impl Entry {
             due: None,
             writing: None,
         }
+    }
+
+    fn replace(&mut self, object: Arc<LeaderElection>, metrics: &Metrics) {
+        metrics.replaced(self.object.status.as_ref(), object.status.as_ref());
+        self.object = object;
     }
 
     /// The status that the object should have, if it has another one.

@@ -90,7 +90,7 @@ async fn write_if_needed(
     }
     check_lease(context)?;
     write(context, gathered, namespace, object, live).await?;
-    context.metrics.written();
+    context.metrics.written(word(object.kind));
     tracing::debug!(%namespace, kind = ?object.kind, name = %object.name, "object written");
     Ok(true)
 }
@@ -103,15 +103,23 @@ fn check_lease(context: &Context) -> Result<(), Error> {
     }
 }
 
+fn word(kind: ObjectKind) -> &'static str {
+    match kind {
+        ObjectKind::ConfigMap => "ConfigMap",
+        ObjectKind::Service => "Service",
+        ObjectKind::PodDisruptionBudget => "PodDisruptionBudget",
+        ObjectKind::PersistentVolumeClaim => "PersistentVolumeClaim",
+        ObjectKind::StatefulSet => "StatefulSet",
+    }
+}
+
 fn resource(kind: ObjectKind) -> ApiResource {
-    let (group, version, kind) = match kind {
-        ObjectKind::ConfigMap => ("", "v1", "ConfigMap"),
-        ObjectKind::Service => ("", "v1", "Service"),
-        ObjectKind::PodDisruptionBudget => ("policy", "v1", "PodDisruptionBudget"),
-        ObjectKind::PersistentVolumeClaim => ("", "v1", "PersistentVolumeClaim"),
-        ObjectKind::StatefulSet => ("apps", "v1", "StatefulSet"),
+    let group = match kind {
+        ObjectKind::ConfigMap | ObjectKind::Service | ObjectKind::PersistentVolumeClaim => "",
+        ObjectKind::PodDisruptionBudget => "policy",
+        ObjectKind::StatefulSet => "apps",
     };
-    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", word(kind)))
 }
 
 async fn write(
@@ -205,7 +213,7 @@ async fn take(context: &Context, namespace: &str, name: &str, step: &Step) -> Re
         }
         Err(error) => return Err(Error::write(format!("Pod {pod}"))(error)),
     }
-    context.metrics.restarted();
+    context.metrics.restarted(namespace, name);
     tracing::info!(%namespace, %pod, server = %id, role = ?expect, %reason, "restarting member");
     Ok(true)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::time::Instant;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
@@ -80,8 +81,8 @@ pub(crate) async fn gather(
     let observer = |ordinal| ServerId::of_observer(ordinal, id_offset);
     let observers_set = observers::set_name(name);
     let (voters, observing) = futures::join!(
-        observe_pods(&pods, name, voter),
-        observe_pods(&pods, &observers_set, observer),
+        observe_pods(context, &pods, name, voter),
+        observe_pods(context, &pods, &observers_set, observer),
     );
     let claims = gather_claims(context, &ensemble, &claims).await;
     let now = Timestamp::now();
@@ -129,6 +130,7 @@ pub(crate) async fn gather(
 
 /// The pods of one StatefulSet by ordinal, every server asked.
 async fn observe_pods(
+    context: &Context,
     pods: &[Pod],
     set: &str,
     id: impl Fn(u16) -> ServerId,
@@ -142,7 +144,9 @@ async fn observe_pods(
         Some(async move {
             let mut observed = observe_pod(pod, ordinal);
             (observed.server, observed.volumes) = match address {
-                Some(address) => futures::join!(probe(address, id), volumes::ask(address)),
+                Some(address) => {
+                    futures::join!(timed(context, address, id), volumes::ask(address))
+                }
                 None => {
                     let why = "the pod has no address yet".to_owned();
                     (ServerReport::Unreachable(why), None)
@@ -154,6 +158,14 @@ async fn observe_pods(
     let mut observed = join_all(asked).await;
     observed.sort_by_key(|o| o.ordinal);
     observed
+}
+
+/// Asks a server what it is, and counts how long that took.
+async fn timed(context: &Context, address: IpAddr, id: ServerId) -> ServerReport {
+    let since = Instant::now();
+    let report = probe(address, id).await;
+    context.metrics.probed(&report, since.elapsed());
+    report
 }
 
 /// How long after its grace period a pod that is being deleted counts as one of a lost node.

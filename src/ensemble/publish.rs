@@ -2,6 +2,7 @@
 
 use bellwether_api::ensemble::status::{ConditionType, Reason};
 use bellwether_api::ensemble::{MemberRole, Phase, ZooKeeperEnsembleStatus};
+use bellwether_api::events::EventReason;
 use bellwether_api::{FIELD_MANAGER, GROUP, VERSION, ZooKeeperEnsemble};
 use bellwether_ensemble::plan::report::Report;
 use bellwether_ensemble::plan::{Expect, Step};
@@ -29,7 +30,6 @@ pub(crate) async fn status(
     let ensemble = &gathered.ensemble;
     let name = ensemble.name_any();
     let namespace = ensemble.namespace().unwrap_or_default();
-    context.metrics.observe(&namespace, &name, report);
     // A conflict is somebody else's write in between; nobody needs to hear of it.
     let failure = outcome
         .failure
@@ -49,6 +49,9 @@ pub(crate) async fn status(
         },
         ensemble.status.as_ref(),
     );
+    let wanted = ensemble.spec.replicas;
+    let metrics = &context.metrics;
+    metrics.observe((&namespace, &name), wanted, report, &new);
     if !needs_write(ensemble.status.as_ref(), &new) || !*context.lease.borrow() {
         return Ok(());
     }
@@ -72,7 +75,7 @@ async fn write_status(
     api.patch_status(name, &params, &Patch::Apply(body))
         .await
         .map_err(Error::write("the status"))?;
-    context.metrics.written();
+    context.metrics.written("ZooKeeperEnsemble");
     Ok(())
 }
 
@@ -169,7 +172,7 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         let note = format!("{} leads{before}", leader.pod);
         add(
             EventType::Normal,
-            "LeaderElected",
+            EventReason::LeaderElected.as_str(),
             "Observe",
             note,
             Some(leader.pod.clone()),
@@ -184,16 +187,16 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
     }
     if old.and_then(|o| o.phase) != Some(plan.report.phase) {
         let (kind, word) = match plan.report.phase {
-            Phase::Ready => (EventType::Normal, "Ready"),
-            Phase::Blocked => (EventType::Warning, "Blocked"),
-            Phase::Recovering => (EventType::Normal, "Recovering"),
-            Phase::Growing => (EventType::Normal, "Growing"),
-            Phase::Shrinking => (EventType::Normal, "Shrinking"),
-            Phase::Rolling => (EventType::Normal, "Rolling"),
-            Phase::Paused => (EventType::Normal, "Paused"),
-            Phase::Invalid => (EventType::Warning, "InvalidSpec"),
-            Phase::Starting => (EventType::Normal, "Starting"),
-            Phase::Deleting => (EventType::Normal, "Deleting"),
+            Phase::Ready => (EventType::Normal, EventReason::Ready.as_str()),
+            Phase::Blocked => (EventType::Warning, EventReason::Blocked.as_str()),
+            Phase::Recovering => (EventType::Normal, EventReason::Recovering.as_str()),
+            Phase::Growing => (EventType::Normal, EventReason::Growing.as_str()),
+            Phase::Shrinking => (EventType::Normal, EventReason::Shrinking.as_str()),
+            Phase::Rolling => (EventType::Normal, EventReason::Rolling.as_str()),
+            Phase::Paused => (EventType::Normal, EventReason::Paused.as_str()),
+            Phase::Invalid => (EventType::Warning, EventReason::InvalidSpec.as_str()),
+            Phase::Starting => (EventType::Normal, EventReason::Starting.as_str()),
+            Phase::Deleting => (EventType::Normal, EventReason::Deleting.as_str()),
         };
         add(kind, word, "Reconcile", plan.report.message.clone(), None);
     }
@@ -211,7 +214,7 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
     {
         add(
             EventType::Normal,
-            "ServerListChanged",
+            EventReason::ServerListChanged.as_str(),
             "ChangeServerList",
             change,
             None,
@@ -225,9 +228,9 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
     }) = &outcome.step
     {
         let word = if *expect == Expect::Leader {
-            "RestartingLeader"
+            EventReason::RestartingLeader.as_str()
         } else {
-            "RestartingMember"
+            EventReason::RestartingMember.as_str()
         };
         let note = format!("Restarting {pod}: {reason}");
         add(EventType::Normal, word, RESTART, note, Some(pod.clone()));

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{build::root, chart, generate, process, progress};
+use crate::{build::root, chart, cluster::requirements, generate, process, progress, reference};
 
 /// Runs every check; all of them, so that one run tells everything.
 pub(crate) fn check() -> Result<()> {
@@ -43,11 +43,12 @@ pub(crate) fn check() -> Result<()> {
     step("fuzz target", fuzz_target());
     step("generated files", generate::check_drift());
     step("pure crates", pure_crates());
-    match process::find_program("promtool") {
-        Some(promtool) => step("alerts", chart::test_alerts(&promtool)),
-        None => progress::say(
-            "skipped alerts: install promtool to test them (Debian's package prometheus)",
-        ),
+    match requirements::promtool() {
+        Ok(promtool) => {
+            step("alerts", chart::test_alerts(&promtool));
+            step("metrics", reference::check_metrics(&promtool));
+        }
+        Err(error) => progress::say(format!("skipped alerts and metrics: {error:#}")),
     }
     if process::find_program("cargo-deny").is_some() {
         step(

@@ -9,6 +9,7 @@ mod build;
 mod chart;
 mod check;
 mod cluster;
+mod dashboard;
 mod demo;
 mod fuzz;
 mod generate;
@@ -17,6 +18,7 @@ mod install;
 mod model;
 mod process;
 mod progress;
+mod reference;
 mod testing;
 
 /// The project's own commands.

@@ -145,6 +145,7 @@ fn end_to_end(
     let program = executable(&process::output(&mut compile)?)
         .context("cargo built no end-to-end test program")?;
     requirements::to_look_at_pages();
+    requirements::to_monitor()?;
     let cluster = install::operator(target)?;
     let mut command = cluster.exec(&[program.as_str()])?;
     command.args(&arguments.filter).current_dir(root());

@@ -1,7 +1,9 @@
 //! The conditions of a `LeaderElection` and their reasons.
 
+use schemars::JsonSchema;
+
 /// The types of conditions that a `LeaderElection` carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub enum ConditionType {
     /// The status says what is in ZooKeeper, and the projections, if there are any, say the same.
     Ready,
@@ -20,6 +22,17 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
+    /// Every type.
+    pub const ALL: [Self; 7] = [
+        Self::Ready,
+        Self::Synced,
+        Self::LeaderElected,
+        Self::QueueHealthy,
+        Self::DialectDetected,
+        Self::LeaderBound,
+        Self::Projected,
+    ];
+
     /// The word that the API carries.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -35,7 +48,7 @@ impl ConditionType {
 }
 
 /// Why a condition of a `LeaderElection` is as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
 pub enum Reason {
     /// `Ready`: the status, and all that it is projected to, is current.
     Current,

@@ -176,8 +176,40 @@ pub enum Phase {
     Deleting,
 }
 
+impl Phase {
+    /// Every phase.
+    pub const ALL: [Self; 10] = [
+        Self::Starting,
+        Self::Ready,
+        Self::Growing,
+        Self::Shrinking,
+        Self::Rolling,
+        Self::Recovering,
+        Self::Blocked,
+        Self::Paused,
+        Self::Invalid,
+        Self::Deleting,
+    ];
+
+    /// The word that the API carries.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "Starting",
+            Self::Ready => "Ready",
+            Self::Growing => "Growing",
+            Self::Shrinking => "Shrinking",
+            Self::Rolling => "Rolling",
+            Self::Recovering => "Recovering",
+            Self::Blocked => "Blocked",
+            Self::Paused => "Paused",
+            Self::Invalid => "Invalid",
+            Self::Deleting => "Deleting",
+        }
+    }
+}
+
 /// The types of an ensemble's conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub enum ConditionType {
     /// Every member that the spec asks for serves, under the configuration that it asks for.
     Ready,
@@ -195,6 +227,16 @@ pub enum ConditionType {
 }
 
 impl ConditionType {
+    /// Every type.
+    pub const ALL: [Self; 6] = [
+        Self::Ready,
+        Self::Available,
+        Self::Progressing,
+        Self::Degraded,
+        Self::VersionRecommended,
+        Self::Stalled,
+    ];
+
     /// The word that the API carries.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -209,7 +251,7 @@ impl ConditionType {
 }
 
 /// The reasons of an ensemble's conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
 pub enum Reason {
     /// Every wanted member serves under the wanted configuration.
     AllMembersServing,
@@ -264,6 +306,35 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Every reason.
+    pub const ALL: [Self; 25] = [
+        Self::AllMembersServing,
+        Self::QuorumServing,
+        Self::NoQuorum,
+        Self::Starting,
+        Self::Growing,
+        Self::Shrinking,
+        Self::Rolling,
+        Self::MemberDown,
+        Self::PodFailing,
+        Self::Stable,
+        Self::Paused,
+        Self::InvalidSpec,
+        Self::UnknownState,
+        Self::VolumesLeftOver,
+        Self::VolumesLost,
+        Self::DisksLost,
+        Self::DataLossAccepted,
+        Self::VolumeNearlyFull,
+        Self::VolumesGrowing,
+        Self::VolumeCannotGrow,
+        Self::VolumeCannotShrink,
+        Self::ApplyFailed,
+        Self::Healthy,
+        Self::NoKnownFlaw,
+        Self::KnownFlaw,
+    ];
+
     /// The word that the API carries.
     pub fn as_str(self) -> &'static str {
         match self {

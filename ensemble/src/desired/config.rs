@@ -20,6 +20,9 @@ pub const QUORUM_PORT: u16 = 2888;
 /// The port of elections.
 pub const ELECTION_PORT: u16 = 3888;
 
+/// The port of ZooKeeper's own metrics, which is also its default.
+pub const METRICS_PORT: u16 = 7000;
+
 /// A revision with its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderedRevision {
@@ -66,6 +69,9 @@ const FIXED: &[(&str, &str)] = &[
 ///   again, after four seconds and more without service. ZooKeeper's default, 100 ms between the
 ///   tries, is just enough; twice that costs nothing that can be measured.
 const PREFERRED: &[(&str, &str)] = &[("leaderConnectDelayDuringRetryMs", "200")];
+
+/// What serves ZooKeeper's own metrics: part of every distribution since 3.6.
+const METRICS_PROVIDER: &str = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider";
 
 /// A short DNS cache in the virtual machine: a restarted member has another address, and a JVM
 /// remembers the old one for 30 s by default. A system property would be ignored for the negative
@@ -155,6 +161,11 @@ fn cfg(ensemble: &ValidEnsemble, servers: &str, observer: Option<(&str, &str)>) 
     lines.extend(users.map(|(key, value)| (key.as_str(), value.as_str())));
     lines.extend(FIXED.iter().copied());
     lines.insert("clientPort", &port);
+    let metrics_port = METRICS_PORT.to_string();
+    if ensemble.metrics {
+        lines.insert("metricsProvider.className", METRICS_PROVIDER);
+        lines.insert("metricsProvider.httpPort", &metrics_port);
+    }
     if ensemble.transaction_log.is_some() {
         lines.insert("dataLogDir", "/datalog");
     }
@@ -249,6 +260,20 @@ mod tests {
         let ensemble = example(spec);
         let servers = server_lines(&ensemble, &Voters::first(1, 0));
         cfg(&ensemble, &servers, None)
+    }
+
+    #[test]
+    fn metrics_are_served_where_they_are_wanted() {
+        let text = |metrics: bool| {
+            let mut ensemble = example(ZooKeeperEnsembleSpec {
+                replicas: 1,
+                ..Default::default()
+            });
+            ensemble.metrics = metrics;
+            cfg(&ensemble, "", None)
+        };
+        assert!(text(true).contains("\nmetricsProvider.httpPort=7000\n"));
+        assert!(!text(false).contains("metricsProvider"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
 
 use super::claims::{ClaimSizes, DATA, LOG};
-use super::config::{CLIENT_PORT, ELECTION_PORT, QUORUM_PORT};
+use super::config::{CLIENT_PORT, ELECTION_PORT, METRICS_PORT, QUORUM_PORT};
 use super::{
     DesiredObject, ObjectKind, Write, apply, bootstrap_config_map, members_service, metadata,
     short_hash,
@@ -65,6 +65,9 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
     // Where there is none, the hash is that of before there could be any.
     if let (Some(log), Some(inputs)) = (&e.transaction_log, inputs.as_array_mut()) {
         inputs.push(json!([sizes.log, log.class]));
+    }
+    if let (true, Some(inputs)) = (e.metrics, inputs.as_array_mut()) {
+        inputs.push(json!("metrics"));
     }
     short_hash(&inputs)
 }
@@ -315,6 +318,14 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         "-XX:+ExitOnOutOfMemoryError".to_owned(),
     ];
     jvm.extend(ensemble.jvm_options.iter().cloned());
+    let mut ports = vec![
+        json!({ "name": "client", "containerPort": CLIENT_PORT }),
+        json!({ "name": "quorum", "containerPort": QUORUM_PORT }),
+        json!({ "name": "election", "containerPort": ELECTION_PORT }),
+    ];
+    if ensemble.metrics {
+        ports.push(json!({ "name": "metrics", "containerPort": METRICS_PORT }));
+    }
     let mut container = json!({
         "name": CONTAINER,
         "image": ensemble.image,
@@ -325,11 +336,7 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
             { "name": "ZK_SERVER_HEAP", "value": ensemble.heap_mib.to_string() },
             { "name": "SERVER_JVMFLAGS", "value": jvm.join(" ") },
         ],
-        "ports": [
-            { "name": "client", "containerPort": CLIENT_PORT },
-            { "name": "quorum", "containerPort": QUORUM_PORT },
-            { "name": "election", "containerPort": ELECTION_PORT },
-        ],
+        "ports": ports,
         "resources": resources(ensemble),
         "securityContext": restricted(),
         // A server may load a large snapshot before it listens.

@@ -57,6 +57,42 @@ pub enum WaitingOn {
     Other(String),
 }
 
+impl WaitingOn {
+    /// Every word that [`Self::word`] may give.
+    pub const WORDS: [&'static str; 12] = [
+        "deletion",
+        "creation",
+        "start",
+        "join",
+        "answer",
+        "leader",
+        "one_leader",
+        "majority",
+        "turn",
+        "leader_is_last",
+        "leave",
+        "other",
+    ];
+
+    /// What is waited for, in one word for metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Deletion(_) => "deletion",
+            Self::Creation(_) => "creation",
+            Self::Start(_) => "start",
+            Self::Join(_) => "join",
+            Self::Answer(_) => "answer",
+            Self::Leader => "leader",
+            Self::OneLeader => "one_leader",
+            Self::Majority(_) => "majority",
+            Self::Turn(_) => "turn",
+            Self::LeaderIsLast(_) => "leader_is_last",
+            Self::Leave => "leave",
+            Self::Other(_) => "other",
+        }
+    }
+}
+
 impl fmt::Display for WaitingOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 
 use super::cgroup::Hierarchies;
 use crate::{process, progress};
@@ -65,6 +65,12 @@ const FONT_PACKAGE: &str = "fonts-liberation";
 /// Where Debian keeps them.
 const FONT_DIRECTORY: &str = "/usr/share/fonts/truetype/liberation";
 
+/// What asking the metrics takes: Prometheus, and the tool that tests alerts.
+const TO_MONITOR: &[Program] = &[
+    program("promtool", "prometheus"),
+    program("prometheus", "prometheus"),
+];
+
 /// Where distributions keep the network plugins.
 const CNI_DIRECTORIES: &[&str] = &[
     "/usr/lib/cni",
@@ -120,6 +126,17 @@ pub(crate) fn to_look_at_pages() {
     for missing in install(TO_LOOK_AT_PAGES, fonts.then_some(FONT_PACKAGE)) {
         progress::say(format!("nobody will look at the page: {missing}"));
     }
+}
+
+/// Makes sure that a Prometheus can run here.
+pub(crate) fn to_monitor() -> Result<()> {
+    report(install(TO_MONITOR, None))
+}
+
+/// The tool that tests alerts, installed if it can be.
+pub(crate) fn promtool() -> Result<PathBuf> {
+    report(install(&TO_MONITOR[..1], None))?;
+    process::find_program("promtool").context("promtool is not there")
 }
 
 fn report(missing: Vec<String>) -> Result<()> {

@@ -1,0 +1,108 @@
+//! What follows from the reasons of a `LeaderElection`'s conditions.
+
+use super::Reason;
+use crate::guidance::{Guidance, NOTHING};
+
+impl Reason {
+    /// What the operator does next, and what a person does.
+    pub fn guidance(self) -> Guidance {
+        let guidance = Guidance::new(self.outlook(), self.person());
+        match self {
+            Self::EnsembleNotReady => guidance.more("bellwetherensemblewithoutleader"),
+            Self::Forbidden | Self::WriteFailed => guidance.more("bellwetherprojectionwritesfail"),
+            _ => guidance,
+        }
+    }
+
+    fn person(self) -> &'static str {
+        match self {
+            Self::Current
+            | Self::Watching
+            | Self::Elected
+            | Self::Orderly
+            | Self::Detected
+            | Self::Bound
+            | Self::UpToDate => NOTHING,
+            Self::NotProjected => "See the condition `Projected`.",
+            Self::EnsembleNotFound => "Correct `spec.ensembleRef.name`, or create the ensemble.",
+            Self::EnsembleNotReady => "See the conditions of the ensemble.",
+            Self::Unreachable => {
+                "Check `spec.connection` and the network between the operator and those servers (`networkPolicy.extraEgress` of the chart)."
+            }
+            Self::Disconnected | Self::SessionExpired => {
+                "If it lasts: see whether the ensemble has a leader, and whether the operator reaches it."
+            }
+            Self::AuthenticationFailed => "Correct the Secret that `spec.authentication` names.",
+            Self::SecretNotFound => "Create the Secret that the message names.",
+            Self::SecretForbidden => {
+                "Switch on `rbac.secrets` in the operator's chart, or grant `get` on that Secret."
+            }
+            Self::SecretUnreadable => "See what the API server says, in the message.",
+            Self::SecretInvalid => "Correct the key of the Secret that the message names.",
+            Self::NoAuth => {
+                "Grant READ on the path in its ACL, or give the operator credentials by `spec.authentication`."
+            }
+            Self::ReadFailed => "See the message; if it lasts, the ensemble's own status.",
+            Self::InvalidSpec => "Correct what the message names.",
+            Self::AwaitingAcknowledgement => {
+                "If it lasts, the leader hangs before it acknowledged: see its log."
+            }
+            Self::AwaitingRegistration | Self::NotActive => {
+                "If it lasts, see the logs of the candidates."
+            }
+            Self::MultiLeader => "Nothing, if the recipe lets several lead, as a read lock does.",
+            Self::Undecidable => "Grant READ on the candidates, or make them fewer than 1000.",
+            Self::DialectUnknown => "See the condition `DialectDetected`.",
+            Self::NoElection | Self::NoCandidates => {
+                "Nothing, if the application does not run; otherwise compare `spec.path` with its configuration."
+            }
+            Self::NoMatchingChildren => "Compare `spec.dialect` with the names of the children.",
+            Self::NotObserved => "See the condition `Synced`.",
+            Self::FencingTokenRegressed => {
+                "Find out whether the ensemble was rebuilt or restored; reset the consumers of the token, then create this object anew."
+            }
+            Self::NonEphemeral => "Delete the node if its creator is dead.",
+            Self::DuplicateCandidate => {
+                "Find the orphan by its session in `status.candidates`, and restart that client or delete the node."
+            }
+            Self::OrderAnomaly => "Look for clients that write sequence numbers of their own.",
+            Self::SequenceOverflow => "Delete the parent while nobody leads.",
+            Self::Unreadable => "Grant READ on the candidates' nodes.",
+            Self::NotDetected | Self::Ambiguous => "Name the dialect in `spec.dialect.type`.",
+            Self::NoLeader => "Nothing; see the condition `LeaderElected`.",
+            Self::PodNotFound | Self::PodAmbiguous | Self::PatternInvalid => {
+                "Say with `spec.podBinding` which pod is whose."
+            }
+            Self::Forbidden => "Switch on `rbac.projections` in the operator's chart.",
+            Self::NameTaken => {
+                "Choose another name in `spec.projections`, or delete the object that has it."
+            }
+            Self::LabelTaken => {
+                "Choose another key in `spec.projections.podLabels`, or take the label off the pod."
+            }
+            Self::Refused => "See what the API server says, in the message.",
+            Self::WriteFailed => "If it lasts, see the API server's health.",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::ConditionType;
+    use crate::guidance::described;
+
+    #[test]
+    fn no_reason_and_no_type_is_missing_in_the_lists() {
+        let words = |described: Vec<(String, String)>| -> Vec<String> {
+            assert!(described.iter().all(|(_, text)| !text.is_empty()));
+            described.into_iter().map(|(word, _)| word).collect()
+        };
+        assert_eq!(
+            words(described::<Reason>()),
+            Reason::ALL.map(Reason::as_str)
+        );
+        let types = ConditionType::ALL.map(ConditionType::as_str);
+        assert_eq!(words(described::<ConditionType>()), types);
+    }
+}
