@@ -77,6 +77,13 @@ impl Metrics {
             lease: Gauge::default(),
             ensembles: Arc::default(),
         };
+        // From 0, so that a rate shows the first one.
+        for outcome in ["done", "invalid", "failed"] {
+            this.reconciles.get_or_create(&ReconcileLabels {
+                kind: "ZooKeeperEnsemble",
+                outcome,
+            });
+        }
         let mut all = Registry::default();
         let registry = all.sub_registry_with_prefix(PREFIX);
         registry.register(

@@ -78,7 +78,7 @@ impl Condition {
 impl Default for Metrics {
     fn default() -> Self {
         let buckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0];
-        Self {
+        let this = Self {
             elections: Gauge::default(),
             sessions: Gauge::default(),
             reads: Family::default(),
@@ -88,7 +88,14 @@ impl Default for Metrics {
             conditions: Family::default(),
             leader_changes: Counter::default(),
             event_to_status: Histogram::new(buckets),
+        };
+        // From 0, so that a rate shows the first one.
+        for family in [&this.reads, &this.writes, &this.projections] {
+            for outcome in [Outcome::OK, Outcome::CONFLICT, Outcome::FAILED] {
+                family.get_or_create(&outcome);
+            }
         }
+        this
     }
 }
 
@@ -139,11 +146,8 @@ impl Metrics {
         );
     }
 
-    /// Gives each family a series, so that its labels show.
-    pub(crate) fn count_everything_once(&self) {
-        for family in [&self.reads, &self.writes, &self.projections] {
-            family.get_or_create(&Outcome::OK).inc();
-        }
+    /// Gives every family a series, so that its labels show.
+    pub(crate) fn show_every_family(&self) {
         let condition = Condition {
             r#type: ConditionType::Synced.as_str(),
             status: "true",
@@ -209,5 +213,61 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    fn synced(status: &str, reason: &str) -> LeaderElectionStatus {
+        LeaderElectionStatus {
+            conditions: vec![ApiCondition {
+                type_: "Synced".to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            }],
+            ..LeaderElectionStatus::default()
+        }
+    }
+
+    #[test]
+    fn each_election_counts_once_under_what_it_says_now() {
+        let metrics = Metrics::default();
+        let count = |status: &str, reason: &str| -> i64 {
+            let mut registry = Registry::default();
+            metrics.register(&mut registry);
+            let mut text = String::new();
+            encode(&mut text, &registry).unwrap();
+            let series = format!(
+                "election_conditions{{type=\"Synced\",status=\"{status}\",reason=\"{reason}\"}} "
+            );
+            let mut lines = text.lines();
+            let value = lines.find_map(|line| line.strip_prefix(&series));
+            value.map_or(0, |value| value.parse().unwrap())
+        };
+        let (good, blind) = (synced("True", "Watching"), synced("False", "Disconnected"));
+        metrics.replaced(None, Some(&good));
+        metrics.replaced(None, Some(&good));
+        metrics.replaced(Some(&good), Some(&blind));
+        metrics.replaced(Some(&blind), Some(&blind));
+        assert_eq!(
+            (count("true", "Watching"), count("false", "Disconnected")),
+            (1, 1)
+        );
+        metrics.replaced(Some(&blind), None);
+        assert_eq!(
+            (count("true", "Watching"), count("false", "Disconnected")),
+            (1, 0)
+        );
+        // An object may carry anything; a label may not.
+        metrics.replaced(None, Some(&synced("True", "Made up by somebody")));
+        assert_eq!(count("true", "Other"), 1);
     }
 }

@@ -13,7 +13,7 @@ use crate::election;
 /// What `/metrics` says after everything was counted once.
 pub(crate) fn reference() -> String {
     let elections = election::Metrics::default();
-    elections.count_everything_once();
+    elections.show_every_family();
     let metrics = Metrics::new(|registry| elections.register(registry));
     metrics.reconcile_started("ZooKeeperEnsemble").done("done");
     metrics.written("StatefulSet");

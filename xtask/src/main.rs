@@ -15,6 +15,7 @@ mod fuzz;
 mod generate;
 mod image;
 mod install;
+mod links;
 mod model;
 mod process;
 mod progress;

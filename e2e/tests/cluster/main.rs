@@ -14,8 +14,10 @@ mod documents;
 mod elections;
 mod faults;
 mod gitops;
+mod guide;
 mod installation;
 mod lint;
+mod monitoring;
 mod observers;
 mod page;
 mod projections;
@@ -84,6 +86,8 @@ const TESTS: &[Test] = tests![
     3 scenarios::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
     3 scenarios::scenario_07_rolling_restart_where_the_leader_moves_in_the_middle,
     3 disks::a_lost_majority_of_disks_is_told_and_a_person_can_accept_it,
+    3 monitoring::every_query_is_answered_and_names_metrics_that_exist,
+    5 guide::getting_started_does_what_it_says,
     1 capacity::volumes_grow_where_their_class_lets_them,
     1 capacity::a_class_that_cannot_grow_is_told_and_harms_nothing,
     3 capacity::a_nearly_full_volume_shows_before_it_hurts,

@@ -427,12 +427,12 @@ const SERVERS: &[Panel] = &[
     ),
     panel(
         "Time of an fsync",
-        "Of the transaction log, 99 %. Every write waits for it on a majority of the servers.",
+        "Of the transaction log, on average. Every write waits for it on a majority of the servers.",
         Look::Lines,
         "ms",
         12,
         &[(
-            r#"fsynctime{quantile="0.99", namespace=~"$namespace", ensemble=~"$ensemble"}"#,
+            r#"rate(fsynctime_sum{namespace=~"$namespace", ensemble=~"$ensemble"}[$__rate_interval]) / rate(fsynctime_count{namespace=~"$namespace", ensemble=~"$ensemble"}[$__rate_interval])"#,
             "{{pod}}",
         )],
     ),
