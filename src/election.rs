@@ -124,8 +124,7 @@ pub(crate) async fn run(
         notes.clone(),
         metrics.clone(),
     );
-    let publisher = publisher::Publisher::new(client.clone(), reporter);
-    let writer = writer::Writer::new(client.clone(), lease, publisher, views, metrics.clone());
+    let writer = writer::Writer::new(client.clone(), lease, reporter, views, metrics.clone());
     let registry = registry::Registry::new(client, scope, notes, metrics);
     tokio::select! {
         () = shutdown => {

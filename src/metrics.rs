@@ -79,10 +79,10 @@ impl Metrics {
         };
         // From 0, so that a rate shows the first one.
         for outcome in ["done", "invalid", "failed"] {
-            this.reconciles.get_or_create(&ReconcileLabels {
+            drop(this.reconciles.get_or_create(&ReconcileLabels {
                 kind: "ZooKeeperEnsemble",
                 outcome,
-            });
+            }));
         }
         let mut all = Registry::default();
         let registry = all.sub_registry_with_prefix(PREFIX);

@@ -1,4 +1,4 @@
-//! Publishes events about elections, one at a time.
+//! Publishes events about elections, one at a time, after the statuses.
 //!
 //! An event costs the API server as much as a status does, and nothing waits for it. Whoever looks at
 //! two thousand elections whose leader just went wants to know the new leaders first.
@@ -8,12 +8,15 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, Recorder, Reporter};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tracing::debug;
 
 /// How many events may wait. What comes when so many wait is lost.
 const WAITING: usize = 4096;
+
+/// How long an event waits for statuses at most: where there are always some, events go on slowly.
+const DEFERENCE: Duration = Duration::from_secs(1);
 
 /// How long one request may take, whatever the client would retry.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,11 +26,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) struct Publisher(mpsc::Sender<(ObjectReference, Event)>);
 
 impl Publisher {
-    /// Begins to publish.
-    pub(super) fn new(client: Client, reporter: Reporter) -> Self {
+    /// Begins to publish. `busy` is true while statuses wait to be written.
+    pub(super) fn new(client: Client, reporter: Reporter, mut busy: watch::Receiver<bool>) -> Self {
         let (publisher, mut waiting) = mpsc::channel::<(ObjectReference, Event)>(WAITING);
         tokio::spawn(async move {
             while let Some((about, event)) = waiting.recv().await {
+                // Without a writer nothing is busy.
+                let _ = timeout(DEFERENCE, busy.wait_for(|busy| !busy)).await;
                 // A recorder joins events of one reason to a series and keeps the note of the first;
                 // each of these is about something else, so each has a recorder of its own.
                 let recorder = Recorder::new(client.clone(), reporter.clone());
@@ -47,5 +52,56 @@ impl Publisher {
         if let Err(lost) = self.0.try_send((about, event)) {
             debug!(%lost, "an event was lost");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use axum::Router;
+    use axum::http::StatusCode;
+    use kube::runtime::events::EventType;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn events_let_statuses_go_first_but_not_for_ever() {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&sent);
+        let router = Router::new().fallback(move |body: String| async move {
+            counted.fetch_add(1, Ordering::Relaxed);
+            (StatusCode::CREATED, body)
+        });
+        let reporter = Reporter {
+            controller: "test".to_owned(),
+            instance: None,
+        };
+        let (busy, is_busy) = watch::channel(true);
+        let publisher = Publisher::new(Client::new(router, "default"), reporter, is_busy);
+        for _ in 0..4 {
+            let event = Event {
+                type_: EventType::Normal,
+                reason: "LeaderChanged".to_owned(),
+                note: None,
+                action: "Elect".to_owned(),
+                secondary: None,
+            };
+            publisher.publish(ObjectReference::default(), event);
+        }
+        let begin = Instant::now();
+        let until = async |count: usize| {
+            while sent.load(Ordering::Relaxed) < count {
+                assert!(begin.elapsed() < PATIENCE, "{count} were never sent");
+                sleep(Duration::from_millis(5)).await;
+            }
+            begin.elapsed()
+        };
+        assert!(until(1).await >= DEFERENCE);
+        assert!(until(2).await >= DEFERENCE * 2);
+        busy.send_replace(false);
+        until(4).await;
     }
 }

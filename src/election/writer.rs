@@ -19,6 +19,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use kube::api::PostParams;
+use kube::runtime::events::Reporter;
 use kube::{Api, Client, Resource, ResourceExt};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -156,6 +157,8 @@ pub(super) struct Writer {
     client: Client,
     lease: watch::Receiver<bool>,
     publisher: Publisher,
+    /// Whether statuses wait to be written.
+    busy: watch::Sender<bool>,
     views: mpsc::UnboundedSender<View>,
     metrics: Metrics,
     entries: HashMap<Key, Box<Entry>>,
@@ -168,14 +171,16 @@ impl Writer {
     pub(super) fn new(
         client: Client,
         lease: watch::Receiver<bool>,
-        publisher: Publisher,
+        reporter: Reporter,
         views: mpsc::UnboundedSender<View>,
         metrics: Metrics,
     ) -> Self {
+        let (busy, is_busy) = watch::channel(false);
         Self {
+            publisher: Publisher::new(client.clone(), reporter, is_busy),
+            busy,
             client,
             lease,
-            publisher,
             views,
             metrics,
             entries: HashMap::new(),
@@ -335,6 +340,10 @@ impl Writer {
                 self.start(key, now);
             }
         }
+        let full = self.writes.len() >= CONCURRENT_WRITES;
+        let busy = full && self.agenda.next().is_some_and(|due| due <= now);
+        self.busy
+            .send_if_modified(|was| std::mem::replace(was, busy) != busy);
     }
 
     fn start(&mut self, key: Key, now: Instant) {

@@ -9,7 +9,6 @@ use axum::http::{Method, StatusCode, Uri};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
 use bellwether_election::{NodeStat, Rules, Snapshot, read_election};
-use kube::runtime::events::Reporter;
 use serde_json::{Value, json};
 
 use super::*;
@@ -91,8 +90,7 @@ impl Bench {
             instance: None,
         };
         let (views, _) = mpsc::unbounded_channel();
-        let publisher = Publisher::new(client.clone(), reporter);
-        tokio::spawn(Writer::new(client, held, publisher, views, Metrics::default()).run(inbox));
+        tokio::spawn(Writer::new(client, held, reporter, views, Metrics::default()).run(inbox));
         let bench = Self {
             world,
             notes,
