@@ -3,14 +3,13 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use clap::Args;
 use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::cluster::Target;
+use super::cluster::{Target, unanswered};
 
 /// Who owns the fields that these commands set.
 const FIELD_MANAGER: &str = "kubectl-bellwether";
@@ -63,7 +62,7 @@ pub(crate) async fn act(action: Action, arguments: &Act) -> anyhow::Result<ExitC
         ensembles
             .patch(&arguments.name, &parameters, &Patch::Merge(patch))
             .await
-            .context("the API server refused the change")?;
+            .map_err(unanswered)?;
     }
     let note = if arguments.dry_run {
         " (dry run: nothing was changed)"

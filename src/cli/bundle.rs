@@ -20,7 +20,7 @@ use kube::{Api, ResourceExt};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use super::cluster::{Cluster, Target};
+use super::cluster::{Cluster, Target, unanswered};
 use super::complain;
 
 /// The most of one log, in lines and in bytes: the newest.
@@ -77,7 +77,7 @@ pub(crate) async fn bundle(arguments: &Bundle) -> anyhow::Result<ExitCode> {
     let cluster = arguments.target.open().await?;
     let mut collected = Collected::default();
     let version = cluster.client.apiserver_version().await;
-    let version = version.context("the cluster cannot be asked")?;
+    let version = version.map_err(unanswered)?;
     let about = format!(
         "bellwether {}\nKubernetes {}\nnamespace {}\n",
         env!("CARGO_PKG_VERSION"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use bellwether_api::ZooKeeperEnsemble;
 use clap::Args;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -43,14 +43,22 @@ impl Cluster {
     /// When the cluster cannot be asked, or has no such ensemble.
     pub(crate) async fn ensemble(&self, name: &str) -> anyhow::Result<ZooKeeperEnsemble> {
         let found = self.ensembles().get_opt(name).await;
-        found
-            .context("the cluster cannot be asked")?
-            .with_context(|| {
-                format!(
-                    "there is no ZooKeeperEnsemble {name} in the namespace {}",
-                    self.namespace
-                )
-            })
+        found.map_err(unanswered)?.with_context(|| {
+            format!(
+                "there is no ZooKeeperEnsemble {name} in the namespace {}",
+                self.namespace
+            )
+        })
+    }
+}
+
+/// Why the cluster did not do as it was asked, in the API server's own words if it has any.
+pub(crate) fn unanswered(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => {
+            anyhow!("the API server answers: {}", status.message)
+        }
+        error => anyhow::Error::new(error).context("the cluster cannot be asked"),
     }
 }
 

@@ -3,13 +3,12 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use bellwether_api::LeaderElection;
 use clap::Args;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
-use super::cluster::Target;
+use super::cluster::{Target, unanswered};
 use super::style::{Cell, Format, Style, StyleArguments};
 use crate::view::Tone;
 use crate::view::election::ElectionRow;
@@ -41,7 +40,7 @@ pub(crate) async fn elections(arguments: &Elections) -> anyhow::Result<ExitCode>
         Api::namespaced(cluster.client, &cluster.namespace)
     };
     let list = api.list(&ListParams::default()).await;
-    let items = list.context("the LeaderElections cannot be listed")?.items;
+    let items = list.map_err(unanswered)?.items;
     let mut out = io::stdout().lock();
     match arguments.output {
         Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&items)?)?,

@@ -15,7 +15,7 @@ use bellwether_lint::{Existing, Linter, Severity, parse_objects};
 use clap::Args;
 use kube::{Api, ResourceExt};
 
-use super::cluster::Target;
+use super::cluster::{Target, unanswered};
 use super::{FOUND, complain, name, read};
 
 /// What to plan.
@@ -100,9 +100,7 @@ async fn existing(
             .or_else(|| new.namespace());
         let namespace = namespace.unwrap_or(cluster.namespace);
         let api: Api<ZooKeeperEnsemble> = Api::namespaced(cluster.client, &namespace);
-        api.get_opt(&new.name_any())
-            .await
-            .context("the cluster cannot be asked")
+        api.get_opt(&new.name_any()).await.map_err(unanswered)
     };
     match found.await {
         Ok(old) => Ok(old),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use clap::Args;
+use jiff::Zoned;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -40,26 +41,54 @@ pub(crate) struct Status {
 /// Prints it.
 ///
 /// # Errors
-/// When the cluster cannot be asked, or has no such ensemble.
+/// When the cluster cannot be asked, or has no such ensemble. Once something was shown, `--watch` says so
+/// and goes on.
 pub(crate) async fn status(arguments: &Status) -> anyhow::Result<ExitCode> {
     let cluster = arguments.target.open().await?;
     let style = arguments.style.decide();
-    let mut shown = String::new();
-    loop {
+    let look = async || {
         let (ensemble, pods) = read(&cluster, &arguments.name).await?;
-        let text = match arguments.output {
-            Format::Json => json_of(&ensemble, &pods)?,
-            Format::Text => render(&ensemble, &pods, style),
-        };
-        if !arguments.watch {
-            io::stdout().write_all(text.as_bytes())?;
-            return Ok(ExitCode::SUCCESS);
+        match arguments.output {
+            Format::Json => json_of(&ensemble, &pods),
+            Format::Text => Ok(render(&ensemble, &pods, style)),
         }
-        if text != shown {
-            draw(&text, shown.is_empty())?;
-            shown = text;
-        }
+    };
+    let mut shown = look().await?;
+    if !arguments.watch {
+        io::stdout().write_all(shown.as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    draw(&shown, true)?;
+    let mut trouble: Option<String> = None;
+    loop {
         tokio::time::sleep(INTERVAL).await;
+        match look().await {
+            Ok(text) => {
+                let healed = trouble.take().is_some();
+                if healed || text != shown {
+                    draw(&text, false)?;
+                    shown = text;
+                }
+            }
+            Err(error) => {
+                let now = format!("{error:#}; trying again");
+                if trouble.as_ref() != Some(&now) {
+                    complain(&shown, &now, style)?;
+                    trouble = Some(now);
+                }
+            }
+        }
+    }
+}
+
+/// Says why nothing new is shown, without spoiling what a program reads.
+fn complain(shown: &str, trouble: &str, style: Style) -> io::Result<()> {
+    if io::stdout().is_terminal() {
+        let since = Zoned::now().strftime("%H:%M:%S");
+        let line = style.paint(&format!("since {since}: {trouble}"), Tone::Bad);
+        draw(&format!("{shown}{line}\n"), false)
+    } else {
+        writeln!(io::stderr(), "{trouble}")
     }
 }
 
