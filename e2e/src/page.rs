@@ -3,6 +3,9 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
@@ -11,45 +14,81 @@ use crate::demo::NAMESPACE;
 use crate::kubectl::Kubectl;
 use crate::world::OPERATOR_NAMESPACE;
 
+/// How long to wait before the port is forwarded again.
+const PAUSE: Duration = Duration::from_millis(300);
+
 /// The operator's port on this machine, forwarded by `kubectl port-forward`; it ends when this is
 /// dropped.
+///
+/// kubectl forwards to one pod and ends with it, and other tests delete the operator's pods. It is started
+/// again then, on the same port, as a person would do.
 #[derive(Debug)]
 pub struct Forward {
-    child: Child,
     port: u16,
-    /// What it says later, which nobody reads: without a reader it would end.
-    _output: BufReader<ChildStdout>,
+    running: Arc<Mutex<Option<Child>>>,
+    keeper: Option<JoinHandle<()>>,
 }
 
 impl Drop for Forward {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        end(running, None);
+        if let Some(keeper) = self.keeper.take() {
+            let _ = keeper.join();
+        }
+    }
+}
+
+/// Ends what runs, and puts another one in its place.
+fn end(mut running: MutexGuard<'_, Option<Child>>, next: Option<Child>) {
+    if let Some(mut child) = std::mem::replace(&mut *running, next) {
+        let _ = child.kill();
+        let _ = child.wait();
     }
 }
 
 impl Forward {
     /// Forwards a port that is free, or the one that an earlier one had.
     pub fn start(kubectl: &Kubectl, port: Option<u16>) -> Result<Self> {
-        let ports = port.map_or(":8080".to_owned(), |port| format!("{port}:8080"));
-        let mut child = kubectl
-            .command(&["-n", OPERATOR_NAMESPACE, "port-forward"])
-            .args(["deployment/bellwether", &ports])
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = child.stdout.take().context("no output")?;
-        let mut line = String::new();
-        let mut output = BufReader::new(output);
-        output.read_line(&mut line)?;
-        let said = line.rsplit_once(" -> ").map_or("", |(from, _)| from);
-        let found = said.rsplit(':').next().and_then(|port| port.parse().ok());
-        let forward = Self {
-            child,
-            port: found.unwrap_or_default(),
-            _output: output,
-        };
-        found.with_context(|| format!("kubectl port-forward said {line:?}"))?;
-        Ok(forward)
+        let (child, mut output, port) = forward(kubectl, port)?;
+        let running = Arc::new(Mutex::new(Some(child)));
+        let (kubectl, kept) = (kubectl.clone(), Arc::clone(&running));
+        let keeper = thread::spawn(move || {
+            loop {
+                // What it says nobody needs, but without a reader it would end.
+                let _ = std::io::copy(&mut output, &mut std::io::sink());
+                thread::sleep(PAUSE);
+                let ended = || {
+                    kept.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .is_none()
+                };
+                if ended() {
+                    return;
+                }
+                let next = forward(&kubectl, Some(port));
+                let running = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                match next {
+                    Ok((mut child, _, _)) if running.is_none() => {
+                        let _ = child.kill();
+                        let _ = child.wait();
+                        return;
+                    }
+                    Ok((child, said, _)) => {
+                        output = said;
+                        end(running, Some(child));
+                    }
+                    Err(_) if running.is_none() => return,
+                    // No pod of the operator is there; the next try may find one.
+                    Err(_) => {}
+                }
+            }
+        });
+        Ok(Self {
+            port,
+            running,
+            keeper: Some(keeper),
+        })
     }
 
     /// The port on this machine.
@@ -60,6 +99,34 @@ impl Forward {
     /// The address of the page for one namespace.
     pub fn address(&self, namespace: &str) -> String {
         format!("http://127.0.0.1:{}/page?namespace={namespace}", self.port)
+    }
+}
+
+/// Starts to forward, and tells from which port.
+fn forward(kubectl: &Kubectl, port: Option<u16>) -> Result<(Child, BufReader<ChildStdout>, u16)> {
+    let ports = port.map_or(":8080".to_owned(), |port| format!("{port}:8080"));
+    let mut child = kubectl
+        .command(&["-n", OPERATOR_NAMESPACE, "port-forward"])
+        .args(["deployment/bellwether", &ports])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    let output = child.stdout.take().context("no output");
+    let found = output.and_then(|output| {
+        let mut output = BufReader::new(output);
+        output.read_line(&mut line)?;
+        let said = line.rsplit_once(" -> ").map_or("", |(from, _)| from);
+        let port = said.rsplit(':').next().and_then(|port| port.parse().ok());
+        let port = port.with_context(|| format!("kubectl port-forward said {line:?}"))?;
+        Ok((output, port))
+    });
+    match found {
+        Ok((output, port)) => Ok((child, output, port)),
+        Err(error) => {
+            let _ = child.kill();
+            let _ = child.wait();
+            Err(error)
+        }
     }
 }
 
