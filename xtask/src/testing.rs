@@ -150,6 +150,10 @@ fn end_to_end(
     let mut command = cluster.exec(&[program.as_str()])?;
     command.args(&arguments.filter).current_dir(root());
     command.env("BELLWETHER_KUBECTL", "kubectl");
+    command.env(
+        "BELLWETHER_PROGRAM",
+        build::programs(false)?.join("bellwether"),
+    );
     if arguments.long {
         command.env("BELLWETHER_SOAK_SECONDS", LONG_SOAK);
     }

@@ -7,6 +7,7 @@ mod applications;
 mod capacity;
 mod changes;
 mod chart;
+mod command_line;
 mod connections;
 mod dialects;
 mod disks;
@@ -121,6 +122,7 @@ const TESTS: &[Test] = tests![
     4 elections::lock_status_equals_what_go_zookeeper_and_curator_report,
     1 elections::one_lock_of_curator_and_a_rust_client_has_one_queue,
     3 elections::zookeepers_own_recipes_agree_with_the_status,
+    3 command_line::people_see_plan_and_act,
     1 elections::a_lock_that_outlives_its_holder_is_shown_as_held,
     2 elections::two_generations_of_curators_latch_reconnect,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,

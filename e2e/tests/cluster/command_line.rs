@@ -1,0 +1,151 @@
+//! The command line of people, against a cluster: what it shows is so, what it plans is what comes, and
+//! what it does happens.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bellwether_e2e::ensemble::Ensemble;
+use bellwether_e2e::wait::until;
+use bellwether_e2e::world::World;
+use serde_json::{Value, json};
+
+/// The variable with the program.
+const PROGRAM: &str = "BELLWETHER_PROGRAM";
+const PATIENCE: Duration = Duration::from_secs(180);
+/// What no bundle may hold.
+const SECRET: &str = "nobody-may-read-this";
+
+/// What a command prints, in the namespace of the test. It has to succeed.
+fn says(world: &World, words: &[&str]) -> Result<String> {
+    let program = std::env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
+    let mut command = Command::new(program);
+    command.args(words).args(["-n", &world.namespace]);
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{words:?}: {errors}{text}");
+    Ok(text)
+}
+
+/// How often each pod is made, at first or in the place of another.
+type Made = BTreeMap<String, usize>;
+
+/// What a plan says of that.
+fn planned(plan: &str) -> Made {
+    let mut made = Made::new();
+    for line in plan.lines().filter(|line| line.starts_with([' ', '1'])) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [_, "pod", pod, rest @ ..] = &words[..]
+            && rest
+                .iter()
+                .any(|word| ["created", "restarts:", "restarts"].contains(word))
+        {
+            *made
+                .entry(pod.trim_end_matches(',').to_owned())
+                .or_default() += 1;
+        }
+    }
+    made
+}
+
+/// What became of it: pods with another uid than before.
+fn made(world: &World, before: &BTreeMap<String, String>) -> Made {
+    let mut seen = BTreeMap::new();
+    for event in world.pods.history() {
+        let (name, uid) = (event.name().to_owned(), event.uid().to_owned());
+        let is_member = event.object["metadata"]["labels"]["app.kubernetes.io/name"] == "zookeeper";
+        if is_member && before.get(&name) != Some(&uid) {
+            seen.insert(uid, name);
+        }
+    }
+    let mut made = Made::new();
+    for name in seen.into_values() {
+        *made.entry(name).or_default() += 1;
+    }
+    made
+}
+
+pub(crate) fn people_see_plan_and_act(world: &World) -> Result<()> {
+    let ensemble = world.small_ensemble(1)?;
+    let status: Value = serde_json::from_str(&says(world, &["status", "main", "-o", "json"])?)?;
+    ensure!(
+        status["status"]["phase"] == "Ready" && status["pods"]["main-0"]["ready"] == true,
+        "{status}"
+    );
+    let status = says(world, &["status", "main"])?;
+    ensure!(status.contains("\nleader\tmain-0\n"), "{status}");
+
+    // The plan names every pod that is made or restarted, as often as that happens.
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("three.json");
+    fs::write(
+        &file,
+        Ensemble::manifest("main", Ensemble::small(3)).to_string(),
+    )?;
+    let plan = says(world, &["plan", &file.to_string_lossy()])?;
+    ensure!(plan.contains("/main: 1 -> 3 members\n"), "{plan}");
+    let before = ensemble.uids();
+    ensemble.scale(3)?;
+    ensemble.wait_ready(3)?;
+    let (planned, made) = (planned(&plan), made(world, &before));
+    ensure!(
+        planned == made,
+        "planned {planned:?}, and it was {made:?}:\n{plan}"
+    );
+
+    // Pause, resume, restart.
+    let paused = |paused: bool| {
+        until("the spec says so", PATIENCE, || {
+            match ensemble.object()? {
+                object if object["spec"]["paused"] == paused => Ok(()),
+                object => Err(object["spec"].to_string()),
+            }
+        })
+    };
+    says(world, &["pause", "main"])?;
+    paused(true)?;
+    says(world, &["resume", "main"])?;
+    paused(false)?;
+    let before = ensemble.uids();
+    says(world, &["restart", "main", "--dry-run"])?;
+    let said = says(world, &["restart", "main"])?;
+    ensure!(said.contains("3 members restart"), "{said}");
+    until("all have restarted", PATIENCE, || {
+        let now = ensemble.uids();
+        let all = now.len() == 3 && before.iter().all(|(pod, uid)| now.get(pod) != Some(uid));
+        all.then_some(())
+            .ok_or(format!("{before:?} became {now:?}"))
+    })?;
+    ensemble.wait_ready(3)?;
+
+    // Elections, and everything for whoever has to help.
+    let election = world.election("app", "/app", json!({ "type": "Kazoo" }))?;
+    election.wait_condition("LeaderElected", "False", "NoElection")?;
+    let elections = says(world, &["elections"])?;
+    ensure!(elections.contains("app\tKazoo\t"), "{elections}");
+    world.apply(
+        &json!({"apiVersion": "v1", "kind": "Secret", "metadata": { "name": "secret" },
+        "stringData": { "password": SECRET }}),
+    )?;
+    let bundle = folder.path().join("bundle.tar.gz");
+    says(world, &["support-bundle", "-o", &bundle.to_string_lossy()])?;
+    let tar = |words: &str| -> Result<String> {
+        let output = Command::new("tar").arg(words).arg(&bundle).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let (names, content) = (tar("-tzf")?, tar("-xzOf")?);
+    for part in ["members/main-0", "members/main-2"] {
+        ensure!(names.contains(part), "there is no {part} in {names}");
+    }
+    ensure!(content.contains("Zookeeper version:"), "no server answered");
+    // In base64 it begins like this.
+    let hidden = ["bm9ib2R5LW1heS1yZWFkLXRoaX", SECRET];
+    ensure!(
+        hidden.iter().all(|text| !content.contains(text)),
+        "it holds a Secret"
+    );
+    Ok(())
+}
