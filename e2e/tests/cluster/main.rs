@@ -87,7 +87,6 @@ const TESTS: &[Test] = tests![
     3 scenarios::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
     3 scenarios::scenario_07_rolling_restart_where_the_leader_moves_in_the_middle,
     3 disks::a_lost_majority_of_disks_is_told_and_a_person_can_accept_it,
-    3 monitoring::every_query_is_answered_and_names_metrics_that_exist,
     5 guide::getting_started_does_what_it_says,
     1 capacity::volumes_grow_where_their_class_lets_them,
     1 capacity::a_class_that_cannot_grow_is_told_and_harms_nothing,
@@ -131,10 +130,11 @@ const TESTS: &[Test] = tests![
     3 sizes::a_size_change_one_second_after_creation_is_carried_out,
 ];
 
-/// Tests that change the operator that the others rely on, or cut it off: one after the other, when
-/// those are done.
+/// Tests that change the operator that the others rely on, or cut it off, or count what it did since it
+/// started, which others end: one after the other, when those are done.
 const ALONE: &[Test] = tests![
     3 soak::statuses_equal_a_fresh_read_after_everything_failed,
+    3 monitoring::every_query_is_answered_and_names_metrics_that_exist,
     1 installation::a_release_is_upgraded_removed_and_installed_again_and_no_member_restarts,
     2 installation::an_operator_of_some_namespaces_works_in_them_and_leaves_others_alone,
 ];

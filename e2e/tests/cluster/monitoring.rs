@@ -140,6 +140,7 @@ fn encoded(text: &str) -> String {
 }
 
 pub(crate) fn every_query_is_answered_and_names_metrics_that_exist(world: &World) -> Result<()> {
+    world.wait_operator()?;
     let mut spec = Ensemble::small(3);
     spec["metrics"] = json!({ "enabled": true });
     let ensemble = world.ensemble("main", spec)?;
@@ -213,6 +214,9 @@ fn targets(world: &World) -> Result<Option<Vec<Value>>> {
         let pods = ["-n", namespace, "get", "pods", "-l", selector];
         let pods = world.kubectl.json(&pods)?;
         for pod in pods["items"].as_array().into_iter().flatten() {
+            if !pod["metadata"]["deletionTimestamp"].is_null() {
+                continue;
+            }
             // The cluster's service discovery is not what is tested.
             let address = pod["status"]["podIP"]
                 .as_str()
