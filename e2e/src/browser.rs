@@ -17,8 +17,9 @@ use crate::wait::until;
 
 /// The program, and Debian's package.
 const PROGRAM: &str = "chromium";
-/// How long it may take to start, or to answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to start, to answer, or to show what it is to show: other tests end the operator,
+/// whose container then waits to be started again.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A browser with one page; it ends when this is dropped.
 #[derive(Debug)]
