@@ -9,6 +9,7 @@ pub mod loss;
 pub mod membership;
 pub mod observers;
 pub mod permission;
+pub mod readiness;
 pub mod report;
 pub mod roll;
 mod start;

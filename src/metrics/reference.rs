@@ -25,6 +25,7 @@ pub(crate) fn reference() -> String {
         zxid: Some(1 << 32),
         revision: None,
         node: None,
+        ready: true,
         verdict: Verdict::UpToDate,
     };
     let report = Report {

@@ -146,6 +146,8 @@ pub struct MemberReport {
     pub revision: Option<String>,
     /// Its node.
     pub node: Option<String>,
+    /// Whether Kubernetes counts its pod as ready, and a Service sends clients to it.
+    pub ready: bool,
     /// The verdict.
     pub verdict: Verdict,
 }
@@ -160,6 +162,7 @@ impl MemberReport {
             zxid: pod.server.zxid(),
             revision: pod.revision.as_ref().map(|r| r.name.clone()),
             node: pod.node.clone(),
+            ready: pod.ready,
             verdict,
         }
     }
