@@ -36,9 +36,10 @@ type Made = BTreeMap<String, usize>;
 /// What a plan says of that.
 fn planned(plan: &str) -> Made {
     let mut made = Made::new();
-    for line in plan.lines().filter(|line| line.starts_with([' ', '1'])) {
+    for line in plan.lines() {
         let words: Vec<&str> = line.split_whitespace().collect();
-        if let [_, "pod", pod, rest @ ..] = &words[..]
+        if let [number, "pod", pod, rest @ ..] = &words[..]
+            && number.ends_with('.')
             && rest
                 .iter()
                 .any(|word| ["created", "restarts:", "restarts"].contains(word))
