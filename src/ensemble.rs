@@ -126,7 +126,7 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
     };
     let mut plan = plan(&valid, &gathered.observation);
     let status = gathered.ensemble.status.as_ref();
-    plan.report.hold_ready(status.and_then(|s| s.phase));
+    plan.report.go_on_from(status.and_then(|s| s.phase));
     let outcome = execute::execute(&context, &gathered, &plan).await;
     publish::status(&context, &gathered, Some(&valid), &plan.report, &outcome).await?;
     publish::events(&context, &gathered, &plan, &outcome).await;

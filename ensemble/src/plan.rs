@@ -3,13 +3,13 @@
 //! A plan leaves nothing to decide. It is made from the spec and one fresh observation, and holds
 //! no memory: whatever was interrupted, the next plan goes on from what is there.
 
+pub mod continuity;
 pub mod disks;
 pub mod growth;
 pub mod loss;
 pub mod membership;
 pub mod observers;
 pub mod permission;
-pub mod readiness;
 pub mod report;
 pub mod roll;
 mod start;

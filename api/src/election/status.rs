@@ -10,6 +10,9 @@ use serde::{Deserialize, Serialize};
 /// While `staleSince` is set, everything but the conditions is what was true at that time.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+// One owner for the whole: a record of who owns which field of which candidate is almost as long as the
+// status itself, and the API server works it out anew with every change of a leader.
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct LeaderElectionStatus {
     /// The generation of the spec that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -185,6 +185,8 @@ pub struct Report {
     pub revision: Option<Revision>,
     /// Whether a leader leads a majority.
     pub available: bool,
+    /// Whether every member that does not serve is on its way: its pod is being replaced, or is new.
+    pub on_their_way: bool,
     /// What a person has to know.
     pub trouble: Option<Trouble>,
     /// Volumes that are growing, in words.
@@ -204,6 +206,7 @@ impl Report {
             observers_wanted: 0,
             revision: None,
             available: false,
+            on_their_way: false,
             trouble: None,
             growing: None,
             accepted: None,
@@ -313,6 +316,10 @@ pub fn compose(
         observers_wanted: 0,
         revision: Some(revision.clone()),
         available: view.leader.is_some(),
+        on_their_way: view
+            .members
+            .values()
+            .all(|m| m.serves() || m.pod.terminating || is_new(view, m)),
         trouble,
         growing: None,
         accepted: None,
@@ -376,6 +383,10 @@ fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
 /// How long a new pod may take to serve before that is worth a person's attention.
 pub(crate) const START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
+fn is_new(view: &View<'_>, member: &Member<'_>) -> bool {
+    view.now.duration_since(member.pod.created) < START_TIME
+}
+
 /// Members that are away although nothing asked them to be; `idle` says that nothing is under way.
 fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
     let failing = view.members.values().find_map(|m| match &m.pod.state {
@@ -398,9 +409,7 @@ fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
     }
     // A pod that was just made is on its way; nobody has to hear of it.
     // One that was ready a moment ago may be in the middle of an election.
-    let late = |m: &Member<'_>| {
-        !m.serves() && !m.pod.ready && view.now.duration_since(m.pod.created) >= START_TIME
-    };
+    let late = |m: &Member<'_>| !m.serves() && !m.pod.ready && !is_new(view, m);
     let away_too_long = view.members.values().any(late);
     (idle && away_too_long).then(|| Trouble {
         reason: Reason::MemberDown,
