@@ -105,6 +105,7 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
     }
     let Some(gathered) = gather::gather(&context, &namespace, &name).await? else {
         context.metrics.forget(&namespace, &name);
+        context.backoff.reset(&namespace, &name);
         timer.done("gone");
         return Ok(Action::await_change());
     };

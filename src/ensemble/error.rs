@@ -1,5 +1,7 @@
 //! What can go wrong in a reconcile, and what follows from it.
 
+use kube::core::Status;
+
 use crate::backoff::Retry;
 
 /// An error of the ensemble controller.
@@ -66,6 +68,13 @@ impl Error {
     pub(crate) fn disposition(&self) -> Disposition {
         let code = match self {
             Self::Read { source, .. } | Self::Write { source, .. } => match source.as_ref() {
+                // The ensemble is about to be deleted with it.
+                kube::Error::Api(status) if is_namespace_terminating(status) => {
+                    return Disposition {
+                        retry: Retry::Slow,
+                        warn: false,
+                    };
+                }
                 kube::Error::Api(status) => status.code,
                 _ => 0,
             },
@@ -111,9 +120,37 @@ impl Error {
     }
 }
 
+/// Whether the API server refuses new objects since their namespace is being deleted.
+fn is_namespace_terminating(status: &Status) -> bool {
+    let details = status.details.iter();
+    details
+        .flat_map(|details| &details.causes)
+        .any(|cause| cause.reason == "NamespaceTerminating")
+}
+
 #[cfg(test)]
 mod tests {
+    use kube::core::response::{StatusCause, StatusDetails};
+
     use super::*;
+
+    #[test]
+    fn a_namespace_that_goes_is_nothing_to_warn_of() {
+        let cause = StatusCause {
+            reason: "NamespaceTerminating".to_owned(),
+            ..Default::default()
+        };
+        let status = Status {
+            code: 403,
+            details: Some(StatusDetails {
+                causes: vec![cause],
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let error = Error::write("x")(kube::Error::Api(Box::new(status)));
+        assert!(!error.disposition().warn);
+    }
 
     fn api(code: u16) -> Error {
         let status = kube::core::Status {
