@@ -80,8 +80,8 @@ pub(crate) struct Bounds<T> {
     pub(crate) most: Option<T>,
 }
 
-/// What a schema may say that needs no check of its own.
-const WITHOUT_MEANING: &[&str] = &["description", "title", "example"];
+/// What a schema may say that needs no check of its own; `x-kubernetes-map-type` is about who owns fields.
+const WITHOUT_MEANING: &[&str] = &["description", "title", "example", "x-kubernetes-map-type"];
 /// Kinds of lists; `map` needs its keys, the others are as they are.
 const LIST_TYPES: &[&str] = &["atomic", "map"];
 

@@ -130,24 +130,23 @@ fn is_namespace_terminating(status: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use kube::core::response::{StatusCause, StatusDetails};
+    use serde_json::json;
 
     use super::*;
 
+    /// As the API server says it.
     #[test]
     fn a_namespace_that_goes_is_nothing_to_warn_of() {
-        let cause = StatusCause {
-            reason: "NamespaceTerminating".to_owned(),
-            ..Default::default()
-        };
-        let status = Status {
-            code: 403,
-            details: Some(StatusDetails {
-                causes: vec![cause],
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
+        let status = json!({
+            "status": "Failure", "reason": "Forbidden", "code": 403,
+            "message": "configmaps \"x\" is forbidden: unable to create new content in namespace a because it is being terminated",
+            "details": { "name": "x", "kind": "configmaps", "causes": [{
+                "reason": "NamespaceTerminating",
+                "message": "namespace a is being terminated",
+                "field": "metadata.namespace",
+            }] },
+        });
+        let status = serde_json::from_value(status).unwrap();
         let error = Error::write("x")(kube::Error::Api(Box::new(status)));
         assert!(!error.disposition().warn);
     }
