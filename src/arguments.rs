@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use crate::cli;
+use crate::traces::{self, Endpoint};
 
 /// A Kubernetes operator for ZooKeeper ensembles and the elections held in them.
 #[derive(Debug, Parser)]
@@ -114,6 +115,13 @@ pub(crate) struct Run {
     /// restart; as long as it makes no sense, what was logged before is.
     #[arg(long, value_name = "FILE")]
     pub log_filter_file: Option<PathBuf>,
+    /// Send traces of reconciles and of changes in elections to this OpenTelemetry collector, by OTLP over HTTP
+    /// (protobuf), such as `http://collector:4318`. Without a path in it, `/v1/traces` is added.
+    #[arg(long, value_name = "URL")]
+    pub traces_endpoint: Option<Endpoint>,
+    /// Which part of all traces to send, from 0 to 1. All of them, or what OTEL_TRACES_SAMPLER says, if not given.
+    #[arg(long, value_name = "RATIO", value_parser = traces::ratio)]
+    pub traces_sample_ratio: Option<f64>,
 }
 
 /// How to write the log.

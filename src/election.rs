@@ -34,6 +34,7 @@ mod credentials;
 mod events;
 mod metrics;
 mod mirror;
+mod noticed;
 mod pace;
 mod projector;
 mod publisher;

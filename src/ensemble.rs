@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bellwether_api::ensemble::Phase;
 use bellwether_api::{ZooKeeperEnsemble, labels};
+use bellwether_ensemble::plan::Step;
 use bellwether_ensemble::validate::{Context as Contribution, invalid_message};
 use bellwether_ensemble::{plan, status, validate};
 use futures::StreamExt;
@@ -23,10 +24,13 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
 use kube::{Client, Resource, ResourceExt};
 use tokio::sync::watch;
+use tracing::field::{Empty, debug};
+use tracing::{Instrument as _, Span, info_span};
 
 use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::scoped::api;
+use crate::traces::SPANS;
 use error::Error;
 use execute::Outcome;
 
@@ -90,29 +94,63 @@ pub(crate) async fn run(
         .await;
 }
 
-/// One pass: gather, validate, plan, execute, publish.
+/// One pass, and a trace of it.
 async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
     let reference = guarded.object_ref(&());
     let (name, namespace) = (
         reference.name.unwrap_or_default(),
         reference.namespace.unwrap_or_default(),
     );
+    let span = info_span!(
+        target: SPANS,
+        "reconcile",
+        k8s.namespace.name = namespace,
+        bellwether.ensemble.name = name,
+        bellwether.ensemble.phase = Empty,
+        bellwether.step = Empty,
+        bellwether.outcome = Empty,
+        bellwether.requeue_after_seconds = Empty,
+        error.type = Empty,
+        otel.status_code = Empty,
+    );
+    let result = pass(&guarded, &context, &namespace, &name, &span)
+        .instrument(span.clone())
+        .await;
+    if let Err(error) = &result {
+        span.record("bellwether.outcome", "failed");
+        error.show(&span);
+    }
+    result
+}
+
+/// One pass: gather, validate, plan, execute, publish.
+async fn pass(
+    guarded: &Guarded,
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    span: &Span,
+) -> Result<Action, Error> {
     let timer = context.metrics.reconcile_started("ZooKeeperEnsemble");
+    let done = |outcome: &'static str| {
+        timer.done(outcome);
+        span.record("bellwether.outcome", outcome);
+    };
     if let Err(error) = &guarded.0 {
-        publish::unreadable(&context, &namespace, &name, &error.to_string()).await?;
-        timer.done("unreadable");
+        publish::unreadable(context, namespace, name, &error.to_string()).await?;
+        done("unreadable");
         return Ok(Action::await_change());
     }
-    let Some(gathered) = gather::gather(&context, &namespace, &name).await? else {
-        context.metrics.forget(&namespace, &name);
-        context.backoff.reset(&namespace, &name);
-        timer.done("gone");
+    let Some(gathered) = gather::gather(context, namespace, name).await? else {
+        context.metrics.forget(namespace, name);
+        context.backoff.reset(namespace, name);
+        done("gone");
         return Ok(Action::await_change());
     };
     let ensemble = &gathered.ensemble;
     if ensemble.meta().deletion_timestamp.is_some() {
         // Everything that the ensemble owns goes with it by its owner references.
-        timer.done("deleting");
+        done("deleting");
         return Ok(Action::await_change());
     }
     let valid = match validate(ensemble, &context.contribution) {
@@ -120,25 +158,32 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
         Err(problems) => {
             let offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
             let report = status::refused(&gathered.observation, offset, invalid_message(&problems));
-            publish::status(&context, &gathered, None, &report, &Outcome::default()).await?;
-            timer.done("invalid");
+            publish::status(context, &gathered, None, &report, &Outcome::default()).await?;
+            done("invalid");
             return Ok(Action::requeue(std::time::Duration::from_secs(30)));
         }
     };
-    let mut plan = plan(&valid, &gathered.observation);
+    let mut plan =
+        info_span!(target: SPANS, "plan").in_scope(|| plan(&valid, &gathered.observation));
     let status = gathered.ensemble.status.as_ref();
     plan.report.go_on_from(status.and_then(|s| s.phase));
-    let outcome = execute::execute(&context, &gathered, &plan).await;
-    publish::status(&context, &gathered, Some(&valid), &plan.report, &outcome).await?;
-    publish::events(&context, &gathered, &plan, &outcome).await;
+    span.record("bellwether.ensemble.phase", debug(plan.report.phase));
+    if let Some(Step::RestartMember { pod, .. }) = &plan.step {
+        span.record("bellwether.step", format_args!("restart {pod}").to_string());
+    }
+    let outcome = execute::execute(context, &gathered, &plan).await;
+    publish::status(context, &gathered, Some(&valid), &plan.report, &outcome).await?;
+    publish::events(context, &gathered, &plan, &outcome).await;
     // What was refused holds nothing up: while something is under way it goes on at its pace.
     let is_idle = plan.report.phase == Phase::Ready;
     let failure = outcome.failure.or(outcome.refused.filter(|_| is_idle));
-    timer.done(if failure.is_some() { "failed" } else { "done" });
+    done(if failure.is_some() { "failed" } else { "done" });
     if let Some(failure) = failure {
         return Err(failure);
     }
-    context.backoff.reset(&namespace, &name);
+    context.backoff.reset(namespace, name);
+    let requeue = plan.requeue.as_secs_f64();
+    span.record("bellwether.requeue_after_seconds", requeue);
     Ok(Action::requeue(plan.requeue))
 }
 

@@ -4,10 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tracing::{info, warn};
-use tracing_subscriber::EnvFilter;
+use tracing::{Dispatch, info, warn};
+use tracing_subscriber::filter::FilterExt as _;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _, fmt, registry, reload};
 
 use crate::arguments::LogFormat;
+use crate::traces::{Traces, not_sent};
 
 /// How often the file with the filter is read. It has some bytes; a kubelet takes a minute or so to bring a
 /// change of a ConfigMap.
@@ -18,25 +23,11 @@ type Replace = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send>;
 
 /// Begins to log. With a file its text is the filter, and every change of it is followed; without, or as
 /// long as the file has none that makes sense, it is RUST_LOG's, or `info`.
-pub(crate) fn start(format: LogFormat, file: Option<PathBuf>) {
-    let filter = || EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let text = |error: tracing_subscriber::reload::Error| error.to_string();
-    let replace: Replace = match format {
-        LogFormat::Text => {
-            let log = tracing_subscriber::fmt().with_env_filter(filter());
-            let log = log.with_filter_reloading();
-            let handle = log.reload_handle();
-            log.init();
-            Box::new(move |filter| handle.reload(filter).map_err(text))
-        }
-        LogFormat::Json => {
-            let log = tracing_subscriber::fmt().json().flatten_event(true);
-            let log = log.with_env_filter(filter()).with_filter_reloading();
-            let handle = log.reload_handle();
-            log.init();
-            Box::new(move |filter| handle.reload(filter).map_err(text))
-        }
-    };
+/// Spans go to a collector, if there is one; the filter is not about them.
+pub(crate) fn start(format: LogFormat, file: Option<PathBuf>, traces: Option<&Traces>) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let (log, replace) = log(format, filter, traces, std::io::stdout);
+    log.init();
     let Some(path) = file else { return };
     let mut file = FilterFile { path, seen: None };
     file.follow(&replace);
@@ -46,6 +37,30 @@ pub(crate) fn start(format: LogFormat, file: Option<PathBuf>) {
             file.follow(&replace);
         }
     });
+}
+
+/// The log and, if there is a collector, what takes spans for it.
+fn log(
+    format: LogFormat,
+    filter: EnvFilter,
+    traces: Option<&Traces>,
+    writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
+) -> (Dispatch, Replace) {
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = fmt::layer().with_writer(writer);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    let lines = lines.with_filter(not_sent().and(filter));
+    let log = registry().with(lines);
+    // A layer that may be absent would count as one that might want anything, and nothing as disabled.
+    let log = match traces {
+        Some(traces) => Dispatch::new(log.with(traces.layer())),
+        None => Dispatch::new(log),
+    };
+    let replace = move |filter| handle.reload(filter).map_err(|error| error.to_string());
+    (log, Box::new(replace))
 }
 
 /// A file with a filter, such as a ConfigMap that is mounted.
@@ -107,6 +122,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use super::*;
+    use crate::traces::SPANS;
+    use crate::traces::tests::{ALONE, Kept};
 
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
@@ -145,19 +162,13 @@ mod tests {
         let mounted = Mounted(tempfile::tempdir().unwrap());
         let paper = Paper::default();
         let writer = paper.clone();
-        let log = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .with_writer(move || writer.clone())
-            .with_env_filter(EnvFilter::new("info"))
-            .with_filter_reloading();
-        let handle = log.reload_handle();
-        let replace: Replace =
-            Box::new(move |filter| handle.reload(filter).map_err(|e| e.to_string()));
+        let filter = EnvFilter::new("info");
+        let (log, replace) = log(LogFormat::Text, filter, None, move || writer.clone());
         let mut file = FilterFile {
             path: mounted.0.path().join("filter"),
             seen: None,
         };
-        tracing::subscriber::with_default(log.finish(), || {
+        tracing::dispatcher::with_default(&log, || {
             tracing::debug!("one");
             mounted.write("1", "debug\n");
             file.follow(&replace);
@@ -179,6 +190,29 @@ mod tests {
         assert_eq!(shown, [false, true, true, false, true], "{text}");
         assert_eq!(text.matches("bellwether=loud").count(), 1, "{text}");
         assert!(text.contains("No such file"), "{text}");
+    }
+
+    #[test]
+    fn spans_for_a_collector_are_no_matter_of_the_log_and_none_without_a_collector() {
+        let _alone = ALONE.blocking_lock();
+        for (filter, taken) in [("trace", false), ("trace", true), ("off", true)] {
+            let (kept, traces) = Kept::start();
+            let paper = Paper::default();
+            let writer = paper.clone();
+            let traces = taken.then_some(&traces);
+            let filter = EnvFilter::new(filter);
+            let logs = filter.to_string() == "trace";
+            let (log, _) = log(LogFormat::Json, filter, traces, move || writer.clone());
+            tracing::dispatcher::with_default(&log, || {
+                let span = tracing::info_span!(target: SPANS, "part");
+                assert_eq!(span.is_disabled(), !taken);
+                span.in_scope(|| info!("line"));
+            });
+            assert_eq!(kept.spans().len(), usize::from(taken));
+            let text = paper.text();
+            assert_eq!(text.contains("line"), logs, "{text}");
+            assert!(!text.contains("part"), "{text}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod metrics;
 mod page;
 mod run;
 mod scoped;
+mod traces;
 mod view;
 mod zookeeper;
 
@@ -32,8 +33,17 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 async fn main() -> anyhow::Result<ExitCode> {
     match Arguments::read().command {
         Command::Run(arguments) => {
-            log::start(arguments.log_format, arguments.log_filter_file.clone());
-            run::run(arguments).await?;
+            let traces = arguments.traces_endpoint.as_ref();
+            let traces = traces
+                .map(|endpoint| traces::Traces::start(endpoint, arguments.traces_sample_ratio))
+                .transpose()?;
+            let file = arguments.log_filter_file.clone();
+            log::start(arguments.log_format, file, traces.as_ref());
+            let ended = run::run(arguments).await;
+            if let Some(traces) = traces {
+                traces.stop().await;
+            }
+            ended?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Crd { format } => {

@@ -14,12 +14,13 @@ use futures::future::OptionFuture;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep};
-use tracing::{debug, info, warn};
+use tracing::{Instrument as _, debug, info, warn};
 use zookeeper_client::Client;
 
 use super::Key;
 use super::census::Census;
 use super::metrics::{Counted, Metrics, Outcome};
+use super::noticed::Noticed;
 use super::read::{ReadError, Reader};
 use super::session::Link;
 use super::writer::{Note, Seen};
@@ -97,7 +98,7 @@ impl Mirror {
             detail,
             since: Timestamp::now(),
         };
-        self.tell(Sight::Blind(blindness), Instant::now()).await;
+        self.tell(Sight::Blind(blindness), Noticed::now()).await;
         std::future::pending().await
     }
 
@@ -139,7 +140,7 @@ impl Mirror {
             }
         };
         sleep(grace).await;
-        self.tell(Sight::Blind(blindness), Instant::now()).await;
+        self.tell(Sight::Blind(blindness), Noticed::now()).await;
         std::future::pending().await
     }
 
@@ -148,10 +149,10 @@ impl Mirror {
         let mut reader = Reader::new(client);
         let mut failures = Failures::default();
         let mut older = 0;
-        let mut noticed = Instant::now();
+        let mut noticed = Noticed::now();
         loop {
             // What runs for a moment only is boxed: there are thousands of mirrors, and most wait.
-            match Box::pin(reader.read(rules)).await {
+            match Box::pin(reader.read(rules).instrument(noticed.reading())).await {
                 Ok(mut reading) => {
                     self.metrics.read(&Outcome::OK);
                     reading.expire(Timestamp::now());
@@ -182,19 +183,21 @@ impl Mirror {
                         let completed = self.complete(open, reading);
                         Box::pin(completed)
                     });
-                    tokio::select! {
-                        Some(()) = OptionFuture::from(completed) => {}
-                        () = reader.changed() => {}
-                        () = sleep(resync) => reader.forget(),
-                    }
-                    noticed = Instant::now();
+                    noticed = tokio::select! {
+                        Some(()) = OptionFuture::from(completed) => Noticed::now(),
+                        () = reader.changed() => Noticed::event(&self.key),
+                        () = sleep(resync) => {
+                            reader.forget();
+                            Noticed::now()
+                        }
+                    };
                 }
                 Err(error) => {
                     self.metrics.read(&Outcome::FAILED);
                     let pause = Box::pin(self.tell_failure(&error, &mut failures)).await;
                     sleep(pause).await;
                     reader.forget();
-                    noticed = Instant::now();
+                    noticed = Noticed::now();
                 }
             }
         }
@@ -215,7 +218,7 @@ impl Mirror {
             let watchers = open.watchers(&self.spec.path, since);
             if addresses != reading.addresses || watchers != reading.watchers {
                 (reading.addresses, reading.watchers) = (addresses, watchers);
-                self.tell(Sight::Seen(reading.clone()), Instant::now())
+                self.tell(Sight::Seen(reading.clone()), Noticed::now())
                     .await;
             }
         }
@@ -252,13 +255,13 @@ impl Mirror {
                 detail,
                 since,
             }),
-            Instant::now(),
+            Noticed::now(),
         )
         .await;
         pause
     }
 
-    fn tell(&self, sight: Sight, noticed: Instant) -> impl Future<Output = ()> + use<'_> {
+    fn tell(&self, sight: Sight, noticed: Noticed) -> impl Future<Output = ()> + use<'_> {
         let seen = Box::new(Seen {
             key: self.key.clone(),
             uid: self.uid.clone(),

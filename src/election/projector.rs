@@ -24,7 +24,7 @@ use futures::stream::FuturesUnordered;
 use kube::{Client, ResourceExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-use tracing::{info, warn};
+use tracing::{Instrument as _, Span, info, warn};
 
 use self::entry::{About, Entry};
 use self::feed::Fact;
@@ -192,7 +192,7 @@ impl Projector {
                         self.entries.entry(key.clone()).or_insert(entry)
                     }
                 };
-                entry.noticed = entry.noticed.or(noticed);
+                entry.noticed = entry.noticed.take().or(noticed);
                 let roster = match &entry.roster {
                     Some(Ok(roster)) => Some(roster),
                     _ => None,
@@ -353,9 +353,13 @@ impl Projector {
             .map(|subject| Box::new(About { subject, people }));
         entry.running = true;
         entry.again = false;
+        let span = entry.noticed.as_ref().map(|noticed| noticed.projecting());
+        let span = span.unwrap_or_else(Span::none);
         let tools = self.tools.clone();
         self.jobs.push(Box::pin(async move {
-            let done = Box::new(tools.run(job).await);
+            let done = Box::new(tools.run(job).instrument(span.clone()).await);
+            span.record("bellwether.writes", done.writes);
+            span.record("bellwether.failures", done.failures.len());
             End::Election {
                 key,
                 uid,

@@ -24,12 +24,13 @@ use kube::{Api, Client, Resource, ResourceExt};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
-use tracing::{debug, info, warn};
+use tracing::{Instrument as _, Span, debug, info, warn};
 
 use super::Key;
 use super::agenda::{Agenda, Due};
 use super::events::events;
 use super::metrics::{Metrics, Outcome};
+use super::noticed::Noticed;
 use super::pace::Pace;
 use super::publisher::Publisher;
 
@@ -70,7 +71,7 @@ pub(super) struct Seen {
     pub(super) generation: Option<i64>,
     pub(super) sight: Sight,
     /// When the event came that made the mirror look.
-    pub(super) noticed: Instant,
+    pub(super) noticed: Noticed,
 }
 
 /// What became of an election's projections.
@@ -92,7 +93,7 @@ pub(super) enum View {
         /// Its status as of now, written or not, if it has projections and was seen.
         status: Option<Arc<LeaderElectionStatus>>,
         /// When the event came that made the mirror look, if it is why this is told.
-        noticed: Option<Instant>,
+        noticed: Option<Noticed>,
     },
     /// The election is gone; another one may have its name.
     Gone {
@@ -123,6 +124,17 @@ enum WriteError {
     Api(#[source] Box<kube::Error>),
 }
 
+impl WriteError {
+    /// The error as one word.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Conflict { .. } => "conflict",
+            Self::NotHolder => "not holder",
+            Self::Timeout | Self::Api(_) => "failed",
+        }
+    }
+}
+
 /// The end of a write: the object as it is now.
 struct Done {
     key: Key,
@@ -136,7 +148,7 @@ struct Entry {
     seen: Option<(Option<i64>, Sight)>,
     projected: Option<Projected>,
     /// When the first event came that is not written yet.
-    noticed: Option<Instant>,
+    noticed: Option<Noticed>,
     pace: Pace,
     failures: u32,
     not_before: Option<Instant>,
@@ -149,7 +161,7 @@ struct Entry {
 struct Writing {
     old: Option<LeaderElectionStatus>,
     urgent: bool,
-    noticed: Option<Instant>,
+    noticed: Option<Noticed>,
 }
 
 /// The writer of statuses.
@@ -260,8 +272,8 @@ impl Writer {
                     return;
                 }
                 let key = seen.key.clone();
-                entry.noticed.get_or_insert(seen.noticed);
                 let noticed = seen.noticed;
+                entry.noticed.get_or_insert_with(|| noticed.clone());
                 entry.seen = Some((seen.generation, seen.sight));
                 if entry.object.spec.projections.is_some() {
                     self.show(&key, Some(noticed));
@@ -273,7 +285,7 @@ impl Writer {
 
     /// Tells the projector what an election is now. It has to know before the status is written: a
     /// Service must not wait for that.
-    fn show(&self, key: &Key, noticed: Option<Instant>) {
+    fn show(&self, key: &Key, noticed: Option<Noticed>) {
         let Some(entry) = self.entries.get(key) else {
             return;
         };
@@ -355,18 +367,21 @@ impl Writer {
         let old = entry.object.status.clone();
         let urgent = is_leader_change(old.as_ref(), &new);
         entry.pace.wrote(urgent, now);
+        let noticed = entry.noticed.take();
+        let span = noticed.as_ref().map(|noticed| noticed.writing(urgent));
+        let span = span.unwrap_or_else(Span::none);
         entry.writing = Some(Box::new(Writing {
             old,
             urgent,
-            noticed: entry.noticed.take(),
+            noticed,
         }));
         let api = Api::namespaced(self.client.clone(), &key.namespace);
         let write = write(api, self.lease.clone(), entry.object.clone(), new);
         self.writes.push(Box::pin(async move {
-            Done {
-                key,
-                result: write.await,
-            }
+            let result = write.instrument(span.clone()).await;
+            let outcome = result.as_ref().err().map_or("done", WriteError::word);
+            span.record("bellwether.outcome", outcome);
+            Done { key, result }
         }));
     }
 

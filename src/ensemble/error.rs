@@ -1,6 +1,9 @@
 //! What can go wrong in a reconcile, and what follows from it.
 
+use std::borrow::Cow;
+
 use kube::core::Status;
+use tracing::Span;
 
 use crate::backoff::Retry;
 
@@ -61,6 +64,23 @@ impl Error {
         move |source| Self::Write {
             what,
             source: Box::new(source),
+        }
+    }
+
+    /// Shows a span as failed, by a word or the API server's number: the whole error may quote objects.
+    pub(crate) fn show(&self, span: &Span) {
+        let word: Cow<'_, str> = match self {
+            Self::Read { source, .. } | Self::Write { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => status.code.to_string().into(),
+                _ => "unreachable".into(),
+            },
+            Self::Foreign { .. } => "foreign".into(),
+            Self::LeaseLost => "lease_lost".into(),
+        };
+        span.record("error.type", word.as_ref());
+        // What nobody is warned of, such as somebody else's write in between, is no error to look for.
+        if self.disposition().warn {
+            span.record("otel.status_code", "error");
         }
     }
 

@@ -11,10 +11,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
+use tracing::{Span, instrument};
 
 use super::Context;
 use super::error::Error;
 use super::gather::{Gathered, gather};
+use crate::traces::SPANS;
 
 /// What was carried out.
 #[derive(Default)]
@@ -32,6 +34,7 @@ pub(crate) struct Outcome {
 }
 
 /// Carries out a plan as far as it goes.
+#[instrument(target = SPANS, skip_all)]
 pub(crate) async fn execute(context: &Context, gathered: &Gathered, plan: &Plan) -> Outcome {
     let mut outcome = Outcome::default();
     if let Err(failure) = try_execute(context, gathered, plan, &mut outcome).await {
@@ -122,6 +125,10 @@ fn resource(kind: ObjectKind) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", word(kind)))
 }
 
+#[instrument(target = SPANS, skip_all, fields(
+    otel.kind = "client", k8s.object.kind = word(object.kind), k8s.object.name = object.name,
+    error.type, otel.status_code
+))]
 async fn write(
     context: &Context,
     gathered: &Gathered,
@@ -157,7 +164,8 @@ async fn write(
             api.patch(&object.name, &params, &Patch::Merge(body)).await
         }
     }
-    .map_err(Error::write(what()))?;
+    .map_err(Error::write(what()))
+    .inspect_err(|error| error.show(&Span::current()))?;
     Ok(())
 }
 
@@ -178,6 +186,7 @@ async fn refuse_foreign(api: &Api<DynamicObject>, object: &DesiredObject) -> Res
 
 /// Takes the step, if everything read and planned again just before asks for the same one. Returns
 /// whether it was taken.
+#[instrument(target = SPANS, name = "restart", skip_all, fields(k8s.pod.name, bellwether.restart.taken = false))]
 async fn take(context: &Context, namespace: &str, name: &str, step: &Step) -> Result<bool, Error> {
     let Step::RestartMember {
         pod,
@@ -187,6 +196,8 @@ async fn take(context: &Context, namespace: &str, name: &str, step: &Step) -> Re
         expect,
         reason,
     } = step;
+    let span = Span::current();
+    span.record("k8s.pod.name", pod);
     let again = gather(context, namespace, name).await?;
     let confirmed = again.is_some_and(|now| {
         validate(&now.ensemble, &context.contribution)
@@ -213,6 +224,7 @@ async fn take(context: &Context, namespace: &str, name: &str, step: &Step) -> Re
         }
         Err(error) => return Err(Error::write(format!("Pod {pod}"))(error)),
     }
+    span.record("bellwether.restart.taken", true);
     context.metrics.restarted(namespace, name);
     tracing::info!(%namespace, %pod, server = %id, role = ?expect, %reason, "restarting member");
     Ok(true)

@@ -30,10 +30,13 @@ use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tracing::field::debug;
+use tracing::{Span, instrument};
 
 use super::Context;
 use super::error::Error;
 use super::volumes;
+use crate::traces::SPANS;
 use crate::zookeeper::probe;
 
 /// Everything that one reconcile read.
@@ -47,6 +50,7 @@ pub(crate) struct Gathered {
 }
 
 /// Reads everything. `None` when the ensemble does not exist.
+#[instrument(target = SPANS, skip_all)]
 pub(crate) async fn gather(
     context: &Context,
     namespace: &str,
@@ -145,7 +149,7 @@ async fn observe_pods(
             let mut observed = observe_pod(pod, ordinal);
             (observed.server, observed.volumes) = match address {
                 Some(address) => {
-                    futures::join!(timed(context, address, id), volumes::ask(address))
+                    futures::join!(timed(context, &name, address, id), volumes::ask(address))
                 }
                 None => {
                     let why = "the pod has no address yet".to_owned();
@@ -161,9 +165,13 @@ async fn observe_pods(
 }
 
 /// Asks a server what it is, and counts how long that took.
-async fn timed(context: &Context, address: IpAddr, id: ServerId) -> ServerReport {
+#[instrument(target = SPANS, name = "probe", skip_all, fields(
+    otel.kind = "client", k8s.pod.name = pod, server.address = %address, bellwether.member.role
+))]
+async fn timed(context: &Context, pod: &str, address: IpAddr, id: ServerId) -> ServerReport {
     let since = Instant::now();
     let report = probe(address, id).await;
+    Span::current().record("bellwether.member.role", debug(report.role()));
     context.metrics.probed(&report, since.elapsed());
     report
 }

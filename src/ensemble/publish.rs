@@ -13,13 +13,16 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::json;
+use tracing::{Span, instrument};
 
 use super::Context;
 use super::error::Error;
 use super::execute::Outcome;
 use super::gather::Gathered;
+use crate::traces::SPANS;
 
 /// Writes the status if it differs from what the ensemble carries.
+#[instrument(target = SPANS, name = "publish", skip_all)]
 pub(crate) async fn status(
     context: &Context,
     gathered: &Gathered,
@@ -58,6 +61,10 @@ pub(crate) async fn status(
     write_status(context, &namespace, &name, &new).await
 }
 
+#[instrument(target = SPANS, name = "write", skip_all, fields(
+    otel.kind = "client", k8s.object.kind = "ZooKeeperEnsemble", k8s.object.name = name,
+    error.type, otel.status_code
+))]
 async fn write_status(
     context: &Context,
     namespace: &str,
@@ -74,7 +81,8 @@ async fn write_status(
     let params = PatchParams::apply(FIELD_MANAGER).force();
     api.patch_status(name, &params, &Patch::Apply(body))
         .await
-        .map_err(Error::write("the status"))?;
+        .map_err(Error::write("the status"))
+        .inspect_err(|error| error.show(&Span::current()))?;
     context.metrics.written("ZooKeeperEnsemble");
     Ok(())
 }

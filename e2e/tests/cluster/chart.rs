@@ -100,6 +100,8 @@ pub(crate) fn values_that_cannot_be_are_refused(_: &World) -> Result<()> {
         ("watch.namespaces", json!("shop"), "namespaces"),
         ("watch.namespaces", json!([""]), "namespaces"),
         ("replicas", json!(0), "replicas"),
+        ("traces.endpoint", json!("collector:4318"), "endpoint"),
+        ("traces.sampleRatio", json!(2), "sampleRatio"),
         ("image.digest", json!("sha256:0"), "digest"),
         ("networkPolicy.apiServerPorts", json!([]), "apiServerPorts"),
     ] {

@@ -13,6 +13,7 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::super::Key;
+use super::super::noticed::Noticed;
 use super::super::pace::Pace;
 use super::super::writer::Projected;
 use super::job::Objects;
@@ -33,7 +34,7 @@ pub(super) struct Entry {
     /// What was told to the writer, and for which generation.
     pub(super) told: Option<(Option<i64>, Projection)>,
     /// When the first event came that is not carried out yet.
-    pub(super) noticed: Option<Instant>,
+    pub(super) noticed: Option<Noticed>,
     pub(super) pace: Pace,
     pub(super) failures: u32,
     pub(super) due: Option<Instant>,

@@ -10,8 +10,10 @@ use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
 use bellwether_election::{NodeStat, Rules, Snapshot, read_election};
 use serde_json::{Value, json};
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
+use crate::traces::tests::{ALONE, Kept};
 
 /// How long a test waits for something to happen, and for something not to happen.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -129,7 +131,7 @@ impl Bench {
             uid: "uid-1".to_owned(),
             generation: Some(1),
             sight: Sight::Seen(Box::new(read_election(&rules, &snapshot))),
-            noticed: Instant::now(),
+            noticed: Noticed::event(&key_of(&object())),
         };
         self.notes.send(Note::Seen(Box::new(seen))).await.unwrap();
     }
@@ -198,6 +200,42 @@ async fn what_did_not_change_is_not_written() {
         })
         .await;
     assert_eq!(bench.world.lock().unwrap().events, ["LeaderChanged"]);
+}
+
+#[tokio::test]
+async fn an_event_is_a_trace_until_its_status_is_written_and_tells_no_identity() {
+    let _alone = ALONE.lock().await;
+    let (kept, traces) = Kept::start();
+    let taking = tracing_subscriber::registry().with(traces.layer());
+    let _taking = tracing::subscriber::set_default(taking);
+    let bench = Bench::new(true).await;
+    bench.see("client-7", 1).await;
+    bench.leads("client-7").await;
+    bench.see("client-8", 2).await;
+    bench.leads("client-8").await;
+    bench.until("four spans", |_| kept.spans().len() == 4).await;
+    let spans = kept.spans();
+    for trace in spans.chunks(2) {
+        let [write, event] = trace else {
+            panic!("{trace:?}")
+        };
+        assert_eq!(
+            (&*write.name, &*event.name),
+            ("write status", "election event")
+        );
+        assert_eq!(write.parent_span_id, event.span_context.span_id());
+        assert_eq!(write.span_context.trace_id(), event.span_context.trace_id());
+        assert!(event.start_time <= write.start_time && write.end_time <= event.end_time);
+        let attributes = format!("{:?} {:?}", event.attributes, write.attributes);
+        for part in ["default", "one", "Bool(true)", "done"] {
+            assert!(attributes.contains(part), "no {part}: {attributes}");
+        }
+        assert!(!attributes.contains("client-"), "{attributes}");
+    }
+    assert_ne!(
+        spans[1].span_context.trace_id(),
+        spans[3].span_context.trace_id()
+    );
 }
 
 #[tokio::test]
