@@ -1,5 +1,6 @@
 //! The controller of `ZooKeeperEnsemble`: one way through, from watch event to status.
 
+mod creation;
 mod error;
 mod execute;
 mod gather;
@@ -31,6 +32,7 @@ use crate::backoff::Backoff;
 use crate::metrics::Metrics;
 use crate::scoped::api;
 use crate::traces::SPANS;
+use creation::Creation;
 use error::Error;
 use execute::Outcome;
 
@@ -48,6 +50,8 @@ pub(crate) struct Context {
     pub metrics: Metrics,
     /// Retry times of ensembles whose last reconcile failed.
     pub backoff: Backoff,
+    /// Why pods are not created.
+    pub creation: Creation,
 }
 
 /// The unit of work: an ensemble that may not parse.

@@ -77,6 +77,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         lease: lease.clone(),
         metrics,
         backoff: Backoff::default(),
+        creation: Default::default(),
     });
     let mut claim = Claim::new(
         client,

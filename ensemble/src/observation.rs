@@ -28,6 +28,8 @@ pub struct Observation {
     pub revisions: BTreeSet<String>,
     /// The observers, which no decision about voters counts.
     pub observers: ObserversObservation,
+    /// Pods of members and observers that Kubernetes refuses to create, and why: see [`crate::creation`].
+    pub refused: BTreeMap<String, String>,
 }
 
 /// The observers.

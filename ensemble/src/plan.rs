@@ -197,6 +197,7 @@ fn plan_existing(
     objects.extend(observers.object.clone());
     let mut report = report::compose(ensemble, &view, &change, &roll, revision, template_changes);
     observers.tell(ensemble, &view, &mut report);
+    report.refused(&observation.refused);
     let growth = growth::plan(ensemble, observation, set.replicas);
     let observing = &observation.observers.pods;
     let full = disks::nearly_full(observation.pods.iter().chain(observing));

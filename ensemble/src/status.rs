@@ -50,7 +50,7 @@ pub fn status(
         message: Some(report.message.clone()),
         replicas: count(report.members.len()),
         ready_replicas: count(ready),
-        ready: Some(format!("{ready}/{}", report.members.len())),
+        ready: Some(format!("{ready}/{}", report.members.len() + report.missing)),
         selector: Some(labels::voters_selector_string(input.name)),
         leader: if let [one] = leading.as_slice() {
             Some(one.pod.clone())

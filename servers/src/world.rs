@@ -326,6 +326,7 @@ impl World {
             now: Timestamp::now(),
             stateful_set: self.objects.observe_set(),
             observers: Default::default(),
+            refused: Default::default(),
             pods: pods.collect(),
             claims: self.objects.observe_claims(NAME),
             bootstrap: self.objects.bootstrap.clone(),

@@ -84,9 +84,10 @@ pub(crate) async fn gather(
     let voter = |ordinal| ServerId::of_ordinal(ordinal, id_offset);
     let observer = |ordinal| ServerId::of_observer(ordinal, id_offset);
     let observers_set = observers::set_name(name);
-    let (voters, observing) = futures::join!(
+    let (voters, observing, refused) = futures::join!(
         observe_pods(context, &pods, name, voter),
         observe_pods(context, &pods, &observers_set, observer),
+        context.creation.refused(client, &sets, &pods),
     );
     let claims = gather_claims(context, &ensemble, &claims).await;
     let now = Timestamp::now();
@@ -124,6 +125,7 @@ pub(crate) async fn gather(
             .filter(|n| n.starts_with(&prefix))
             .collect::<BTreeSet<_>>(),
         observers,
+        refused,
     };
     Ok(Some(Gathered {
         ensemble,

@@ -31,6 +31,10 @@ everything else goes with its owner.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
+# Why a StatefulSet cannot create a pod is told by events only.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
 {{- if .Values.rbac.secrets }}
 # Those that a LeaderElection names, by name: they cannot be listed or watched.
 - apiGroups: [""]

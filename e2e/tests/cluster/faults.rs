@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::history::deletions;
 use bellwether_e2e::load::Load;
@@ -144,4 +144,36 @@ pub(crate) fn the_volume_of_another_ensemble_is_refused(world: &World) -> Result
             Err(text)
         }
     })
+}
+
+pub(crate) fn a_pod_that_kubernetes_refuses_to_create_is_told_of(world: &World) -> Result<()> {
+    let ensemble = world.small_ensemble(1)?;
+    world.apply(&json!({
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "one" },
+        "spec": { "hard": { "pods": "1" } },
+    }))?;
+    ensemble.scale(3)?;
+    let told = |wanted: &str, words: &[&str]| {
+        until(
+            "the status tells of the pod",
+            Duration::from_secs(60),
+            || {
+                let (status, reason, message) = ensemble.condition("Degraded")?;
+                if status == wanted && words.iter().all(|word| message.contains(word)) {
+                    Ok(())
+                } else {
+                    Err(format!("Degraded={status} ({reason}): {message}"))
+                }
+            },
+        )
+    };
+    told("True", &["main-1", "exceeded quota: one"])?;
+    let status = ensemble.status().map_err(Error::msg)?;
+    ensure!(
+        status["ready"] == "1/2" && status["leader"] == "main-0",
+        "{status}"
+    );
+    world.run(&["delete", "resourcequota", "one"])?;
+    ensemble.wait_ready(3)?;
+    told("False", &[])
 }

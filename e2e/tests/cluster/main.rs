@@ -84,6 +84,7 @@ const TESTS: &[Test] = tests![
     3 scenarios::scenario_09_configuration_annotation_and_rollout_restart_once_each,
     3 scenarios::scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals,
     3 scenarios::scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted,
+    3 faults::a_pod_that_kubernetes_refuses_to_create_is_told_of,
     3 scenarios::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
     3 scenarios::scenario_07_rolling_restart_where_the_leader_moves_in_the_middle,
     3 disks::a_lost_majority_of_disks_is_told_and_a_person_can_accept_it,

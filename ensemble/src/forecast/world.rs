@@ -187,6 +187,7 @@ impl World {
             log_claims: claims(Part::Voters, LOG),
             bootstrap: self.bootstrap.clone(),
             revisions: self.revisions.keys().cloned().collect::<BTreeSet<_>>(),
+            refused: BTreeMap::new(),
             observers: ObserversObservation {
                 stateful_set: self.sets.get(&Part::Observers).map(observe_set),
                 pods: self.observe_pods(ensemble, Part::Observers),

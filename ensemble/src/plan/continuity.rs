@@ -8,15 +8,19 @@ use super::report::Report;
 impl Report {
     /// Goes on in the phase that the status shows now, where what was begun in it is not over:
     ///
-    /// * A size change or a roll ends when the member that restarted last serves, not when its old pod goes.
+    /// * A start ends when the last member serves, not when a majority does; a size change or a roll when the
+    ///   member that restarted last serves, not when its old pod goes.
     /// * An ensemble becomes ready when Kubernetes counts every member as ready. A server serves a moment
     ///   before the kubelet's next probe says so, and until then the Service has no address for it: who
     ///   waits for `Ready` of a new ensemble and connects would be refused. One that is ready already stays
     ///   so, whatever a probe says while the server serves.
     pub fn go_on_from(&mut self, previous: Option<Phase>) {
         let previous = previous.unwrap_or(Phase::Starting);
-        let changing = matches!(previous, Phase::Growing | Phase::Shrinking | Phase::Rolling);
-        let coming = changing || matches!(previous, Phase::Starting | Phase::Recovering);
+        let changing = matches!(
+            previous,
+            Phase::Starting | Phase::Growing | Phase::Shrinking | Phase::Rolling
+        );
+        let coming = changing || previous == Phase::Recovering;
         match self.phase {
             Phase::Recovering if changing && self.on_their_way && self.trouble.is_none() => {
                 self.phase = previous;
@@ -101,6 +105,7 @@ mod tests {
         last.on_their_way = true;
         assert_eq!(phase(Phase::Rolling, &last), Phase::Rolling);
         assert_eq!(phase(Phase::Growing, &last), Phase::Growing);
+        assert_eq!(phase(Phase::Starting, &last), Phase::Starting);
         // What was at rest has lost a member.
         assert_eq!(phase(Phase::Ready, &last), Phase::Recovering);
         last.on_their_way = false;

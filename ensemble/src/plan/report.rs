@@ -177,6 +177,8 @@ pub struct Report {
     pub message: String,
     /// Every voter, by server id; and members that are about to leave.
     pub members: Vec<MemberReport>,
+    /// How many members have no pod yet.
+    pub missing: usize,
     /// Every observer, by server id.
     pub observers: Vec<MemberReport>,
     /// How many observers there are to be.
@@ -202,6 +204,7 @@ impl Report {
             phase,
             message,
             members: Vec::new(),
+            missing: 0,
             observers: Vec::new(),
             observers_wanted: 0,
             revision: None,
@@ -312,6 +315,7 @@ pub fn compose(
         phase,
         message,
         members,
+        missing: view.missing.len(),
         observers: Vec::new(),
         observers_wanted: 0,
         revision: Some(revision.clone()),

@@ -1,0 +1,88 @@
+//! Reading why pods are not created.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bellwether_ensemble::creation::{SetEvent, refused};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+
+/// For how long events that were read are good enough. While a pod is missing an ensemble is looked at
+/// several times a second.
+const GOOD_FOR: Duration = Duration::from_secs(5);
+
+/// The events of StatefulSets whose pods are missing, as last read.
+#[derive(Default)]
+pub(crate) struct Creation(Mutex<HashMap<Key, (Instant, Vec<SetEvent>)>>);
+
+/// The namespace and the name of a StatefulSet.
+type Key = (String, String);
+
+impl Creation {
+    /// Why pods that these StatefulSets should have are not created. Events that cannot be read are none:
+    /// nothing is decided by them.
+    pub(crate) async fn refused(
+        &self,
+        client: &Client,
+        sets: &[StatefulSet],
+        pods: &[Pod],
+    ) -> BTreeMap<String, String> {
+        let mut all = BTreeMap::new();
+        for set in sets {
+            let name = set.name_any();
+            let key = (set.namespace().unwrap_or_default(), name.clone());
+            let missing = missing(set, pods);
+            if missing.is_empty() {
+                self.0
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .remove(&key);
+                continue;
+            }
+            let events = self.events(client, key).await;
+            all.extend(refused(&name, missing, &events));
+        }
+        all
+    }
+
+    async fn events(&self, client: &Client, key: Key) -> Vec<SetEvent> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, events)) = known().get(&key)
+            && read.elapsed() < GOOD_FOR
+        {
+            return events.clone();
+        }
+        let (namespace, name) = &key;
+        let api: Api<Event> = Api::namespaced(client.clone(), namespace);
+        let about = format!("involvedObject.kind=StatefulSet,involvedObject.name={name}");
+        let events = match api.list(&ListParams::default().fields(&about)).await {
+            Ok(list) => list.items.into_iter().filter_map(event).collect(),
+            Err(error) => {
+                tracing::debug!(%namespace, set = %name, %error, "the StatefulSet's events cannot be read");
+                Vec::new()
+            }
+        };
+        known().insert(key, (Instant::now(), Vec::clone(&events)));
+        events
+    }
+}
+
+fn event(event: Event) -> Option<SetEvent> {
+    let series = event.series.and_then(|s| s.last_observed_time);
+    let at = series.or(event.event_time).map(|t| t.0);
+    let at = event.last_timestamp.map(|t| t.0).max(at)?;
+    let message = event.message?;
+    Some(SetEvent { at, message })
+}
+
+/// The pods that a StatefulSet should have and has not.
+fn missing(set: &StatefulSet, pods: &[Pod]) -> Vec<String> {
+    let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
+    (0..replicas.unwrap_or(0))
+        .map(|ordinal| format!("{}-{ordinal}", set.name_any()))
+        .filter(|name| pods.iter().all(|pod| pod.name_any() != *name))
+        .collect()
+}
