@@ -31,7 +31,9 @@ pub fn refused(
         let subject = format!("Pod {pod} in StatefulSet {set} ");
         let told = events.iter().filter_map(|event| {
             let (what, outcome) = event.message.split_once(&subject)?;
-            let failure = outcome.strip_prefix("failed error: ");
+            // Updates fail too, such as that of a claim's owners; then the pod is there, or was.
+            let creation = what.starts_with("create ").then_some(outcome)?;
+            let failure = creation.strip_prefix("failed error: ");
             let created = what == "create " && outcome == "successful";
             // Events know seconds only: of two in one second the good news counts.
             (created || failure.is_some()).then_some((event.at, created, failure))
@@ -134,5 +136,7 @@ mod tests {
         assert_eq!(found(&[(1, &other), (2, &longer), (3, "anything")]), []);
         let update = "update Pod zk-2 in StatefulSet zk successful";
         assert_eq!(found(&[(7, QUOTA), (8, update)]).len(), 1);
+        let update = QUOTA.replace("create", "update");
+        assert_eq!(found(&[(7, &update)]), []);
     }
 }
