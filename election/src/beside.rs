@@ -1,12 +1,14 @@
-//! What is told beside the leader's node: who else may lead, who was active last, and until when the
-//! leader leads.
+//! What is told beside the leader's node: who else may lead, who was active last, what number the term
+//! has, and until when the leader leads.
 
 use std::sync::Arc;
 
+use bellwether_api::election::DialectType;
 use jiff::Timestamp;
 
-use crate::reading::{Claim, Member, Reading, Seat, Verdict};
-use crate::rules::Rules;
+use crate::decode::{Decoder, Decoding, Identity, member_address};
+use crate::reading::{Claim, Member, NodeStat, Reading, Seat, Verdict};
+use crate::rules::{Place, Rules};
 
 /// Those who may lead, where they are the children of a path of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,16 +39,9 @@ impl Reading {
             .partition(|(name, member)| is_leader(name, member));
         if let Some((_, Member::Read(own))) = own.first() {
             let address = &own.identity.address;
-            let alone = match &mut self.verdict {
-                Verdict::Leader(seat) => Some(seat.as_mut()),
-                _ => None,
-            };
-            for seat in self.seats.iter_mut().chain(alone) {
-                if let Member::Read(claim) = &mut seat.member {
-                    let claim = Arc::make_mut(claim);
-                    claim.identity.address = claim.identity.address.take().or(address.clone());
-                }
-            }
+            self.tell_leader(|identity| {
+                identity.address = identity.address.take().or(address.clone());
+            });
         }
         let age = |member: &Member| member.claim().map_or(i64::MAX, |claim| claim.czxid);
         others.sort_by(|(one, a), (other, b)| (age(a), one).cmp(&(age(b), other)));
@@ -67,6 +62,26 @@ impl Reading {
         self.zxid = self.zxid.max(crowd.zxid);
     }
 
+    /// Changes what is known of the leader. Of its node alone is read what is in the seats so far.
+    fn tell_leader(&mut self, tell: impl Fn(&mut Identity)) {
+        let alone = match &mut self.verdict {
+            Verdict::Leader(seat) => Some(seat.as_mut()),
+            _ => None,
+        };
+        for seat in self.seats.iter_mut().chain(alone) {
+            if let Member::Read(claim) = &mut seat.member {
+                tell(&mut Arc::make_mut(claim).identity);
+            }
+        }
+    }
+
+    /// Adds the application's own number of the leader's term, or that it has none, as of a transaction.
+    /// It has to come before [`Self::add_crowd`].
+    pub fn add_epoch(&mut self, epoch: Option<&str>, zxid: i64) {
+        self.zxid = self.zxid.max(zxid);
+        self.tell_leader(|identity| identity.epoch = epoch.map(str::to_owned));
+    }
+
     /// Adds who was active last, or that nobody is said to have been, as of a transaction.
     pub fn add_breadcrumb(&mut self, claim: Option<Claim>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
@@ -82,6 +97,55 @@ impl Reading {
     pub fn expire(&mut self, now: Timestamp) {
         if self.expires().is_some_and(|end| end <= now) {
             self.verdict = Verdict::NotActive;
+        }
+    }
+}
+
+impl Rules {
+    /// The znode whose children may lead, where the path is the leader's own node.
+    pub fn members_path(&self) -> Option<&str> {
+        let path = self.spec().dialect.members_path.as_deref();
+        path.filter(|_| self.place() == Place::Node)
+    }
+
+    /// The znode with the application's own number of the leader's term, where the path is the leader's
+    /// own node.
+    pub fn epoch_path(&self) -> Option<&str> {
+        let path = self.spec().dialect.epoch_path.as_deref();
+        path.filter(|_| self.place() == Place::Node)
+    }
+
+    /// What that znode says, safe to show.
+    pub fn epoch(&self, stat: &NodeStat, data: &[u8]) -> Option<String> {
+        let data = data.trim_ascii();
+        let text = Decoding::Recipe(Decoder::Text);
+        let claim = self.read(&text, "", None, stat, data);
+        (!data.is_empty()).then_some(claim.identity.text)
+    }
+
+    /// What the node of one of them says. It is known by its name.
+    pub fn member(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Claim {
+        let named = Decoding::Recipe(Decoder::NodeName);
+        let mut claim = self.read(&named, name, None, stat, data);
+        claim.identity.address = member_address(data);
+        claim
+    }
+
+    /// The znode that tells who was active last: Hadoop's breadcrumb (ActiveStandbyElector.java,
+    /// `BREADCRUMB_FILENAME`).
+    pub fn breadcrumb_path(&self) -> Option<String> {
+        let hadoop = self.dialect() == Some(DialectType::HadoopElector);
+        let (parent, _) = self.spec().path.rsplit_once('/').filter(|_| hadoop)?;
+        Some(format!("{parent}/ActiveBreadCrumb"))
+    }
+
+    /// What that znode says. It lasts and is written by each that becomes active, so the token is the
+    /// transaction that wrote it.
+    pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Claim {
+        let claim = self.claim("ActiveBreadCrumb", stat, data);
+        Claim {
+            token: stat.mzxid,
+            ..claim
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{CandidateOrder, DialectType, LeaderRule};
 
-use crate::decode::{Decoder, Decoding, Identity, Node, all_lead, is_set, member_address, time};
+use crate::decode::{Decoder, Decoding, Identity, Node, all_lead, is_set, time};
 use crate::dialect::{
     Detection, Matcher, Names, Order, Pattern, Queue, detect, detect_node, pattern, recipe,
 };
@@ -322,38 +322,6 @@ impl Rules {
         self.dialect.as_ref()?.expiry.as_deref()
     }
 
-    /// The znode whose children may lead, where the path is the leader's own node.
-    pub fn members_path(&self) -> Option<&str> {
-        let path = self.spec.dialect.members_path.as_deref();
-        path.filter(|_| self.place() == Place::Node)
-    }
-
-    /// What the node of one of them says. It is known by its name.
-    pub fn member(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Claim {
-        let named = Decoding::Recipe(Decoder::NodeName);
-        let mut claim = self.read(&named, name, None, stat, data);
-        claim.identity.address = member_address(data);
-        claim
-    }
-
-    /// The znode that tells who was active last: Hadoop's breadcrumb (ActiveStandbyElector.java,
-    /// `BREADCRUMB_FILENAME`).
-    pub fn breadcrumb_path(&self) -> Option<String> {
-        let hadoop = self.dialect() == Some(DialectType::HadoopElector);
-        let (parent, _) = self.spec.path.rsplit_once('/').filter(|_| hadoop)?;
-        Some(format!("{parent}/ActiveBreadCrumb"))
-    }
-
-    /// What that znode says. It lasts and is written by each that becomes active, so the token is the
-    /// transaction that wrote it.
-    pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Claim {
-        let claim = self.claim("ActiveBreadCrumb", stat, data);
-        Claim {
-            token: stat.mzxid,
-            ..claim
-        }
-    }
-
     /// What the node says in which the leader registers itself.
     pub fn registration(&self, path: &str, stat: &NodeStat, data: &[u8]) -> Claim {
         let text = Decoding::Recipe(Decoder::Text);
@@ -364,7 +332,7 @@ impl Rules {
         self.read(decoding, last_name(path), None, stat, data)
     }
 
-    fn read(
+    pub(crate) fn read(
         &self,
         decoding: &Decoding,
         name: &str,

@@ -35,6 +35,8 @@ struct Case {
     members: Vec<Znode>,
     /// Who was active last, in a node of its own.
     breadcrumb: Option<Znode>,
+    /// The application's own number of the leader's term, in a node of its own.
+    epoch: Option<Znode>,
     /// The session of an acknowledgement outside of the children, or 0.
     acknowledgement: Option<i64>,
     /// Who leads by the application's own rules.
@@ -164,6 +166,11 @@ fn status_of(case: &Case) -> LeaderElectionStatus {
     let snapshot = snapshot(&mut rules, case);
     let now = Timestamp::from_second(1_800_000_060).unwrap();
     let mut reading = read_election(&rules, &snapshot);
+    if let Some(node) = &case.epoch {
+        assert!(rules.epoch_path().is_some());
+        let epoch = rules.epoch(&node.stat(), &node.bytes());
+        reading.add_epoch(epoch.as_deref(), node.stat().newest());
+    }
     if rules.members_path().is_some() {
         reading.add_crowd(&rules, crowd(&rules, case));
     }

@@ -148,7 +148,7 @@ impl Reader {
             Place::Queue | Place::Unknown => self.read_queue(rules).await?,
         };
         let mut reading = Box::new(read_election(rules, &snapshot));
-        if rules.members_path().is_some() || rules.breadcrumb_path().is_some() {
+        if Beside::exists(rules) {
             let beside = self.beside.get_or_insert_default();
             beside.complete(&self.client, rules, &mut reading).await?;
         }
@@ -495,7 +495,8 @@ async fn beside_fired(beside: &mut Option<Box<Beside>>) {
     };
     tokio::select! {
         () = beside.crowd_watch.fired() => {}
-        () = beside.breadcrumb_watch.fired() => {}
+        () = beside.breadcrumb.watch.fired() => {}
+        () = beside.epoch.watch.fired() => {}
     }
 }
 

@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
         .message("leaderPath is required for the leaderRule LeaderPath: name the znode whose owner leads"),
     validation = Rule::new("!has(self.membersPath) || (self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule == 'Exists')")
         .message("membersPath is for dialects where path is the leader's node: elsewhere the candidates are the children of path"),
+    validation = Rule::new("!has(self.epochPath) || (self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule == 'Exists')")
+        .message("epochPath is for dialects where path is the leader's node"),
 )]
 pub struct Dialect {
     /// Which recipe it is.
@@ -83,6 +85,16 @@ pub struct Dialect {
     )]
     #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("membersPath must not hold '.' or '..': ZooKeeper has no relative paths"))]
     pub members_path: Option<String>,
+
+    /// The absolute path of a znode with the application's own number of the leader's term, for dialects
+    /// where `path` is the leader's node: `/controller_epoch` of Kafka. `status.leader.epoch` shows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 2, max = 1024),
+        regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
+    )]
+    #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("epochPath must not hold '.' or '..': ZooKeeper has no relative paths"))]
+    pub epoch_path: Option<String>,
 }
 
 impl From<DialectType> for Dialect {

@@ -124,7 +124,8 @@ pub struct Leader {
     /// identifies it, in ensembles that Bellwether runs; the server's list of connections tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_address: Option<String>,
-    /// The application's own name for this term of leadership, where the node's data tells one.
+    /// The application's own name for this term of leadership, where the node's data or the one at
+    /// `dialect.epochPath` tells one. It is for people; what fences is the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
     /// The fencing token in decimal: the zxid that created the node. Every new leader has a larger

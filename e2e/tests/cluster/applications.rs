@@ -82,6 +82,7 @@ pub(crate) fn kafka_status_equals_what_the_brokers_report(world: &World) -> Resu
         "type": "SingleJson",
         "json": { "pointers": ["/brokerid"] },
         "membersPath": "/kafka/brokers/ids",
+        "epochPath": "/kafka/controller_epoch",
     });
     let election = world.election("controller", "/kafka/controller", dialect)?;
     hand_over_and_back(
@@ -91,6 +92,15 @@ pub(crate) fn kafka_status_equals_what_the_brokers_report(world: &World) -> Resu
         |id| {
             let program = ["KafkaBroker", &hosts, id, &format!("909{id}")];
             pod.java_with(id, &["-Xmx160m"], &program)
+        },
+    )?;
+    // Kafka counts its controllers from 1; this is the third.
+    until(
+        "the epoch is the controller's",
+        Duration::from_secs(10),
+        || match election.status()? {
+            status if status["leader"]["epoch"] == "3" => Ok(()),
+            status => Err(status["leader"].to_string()),
         },
     )
 }

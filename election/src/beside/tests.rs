@@ -157,3 +157,28 @@ fn a_lease_counts_until_its_end_and_not_at_it() {
         assert_eq!(at(text).verdict, Verdict::NotActive, "{text}");
     }
 }
+
+#[test]
+fn the_number_of_the_term_is_the_leaders_alone() {
+    let dialect = json!({
+        "type": "SingleText", "membersPath": "/app/members", "epochPath": "/app/epoch",
+    });
+    let rules = rules(dialect, 50);
+    let epoch = |data: &[u8]| rules.epoch(&stat(90, 0), data);
+    let mut reading = led(&rules, "b", 7);
+    reading.add_epoch(epoch(b" 17\n").as_deref(), 130);
+    reading.add_crowd(&rules, crowd(&rules, &[("c", 3)]));
+    let told = |seat: &Seat| Some(seat.member.claim()?.identity.epoch.clone());
+    let epochs: Vec<_> = reading.seats.iter().map(told).collect();
+    assert_eq!(epochs, [Some(Some("17".to_owned())), Some(None)]);
+    assert_eq!(told(reading.leader().unwrap()), epochs[0]);
+    assert_eq!(reading.zxid, 130);
+    // Nothing is said, or nothing that could be shown as it is, or nobody leads.
+    reading.add_epoch(epoch(b"").as_deref(), 131);
+    assert_eq!(told(reading.leader().unwrap()), Some(None));
+    let hostile = epoch(&[0xff; 5000]).unwrap();
+    assert!(hostile.chars().count() <= crate::MAX_IDENTITY && hostile.is_ascii());
+    let mut nobody = read_election(&rules, &Snapshot::Missing { zxid: 5 });
+    nobody.add_epoch(Some("18"), 140);
+    assert_eq!((nobody.leader(), nobody.zxid), (None, 140));
+}

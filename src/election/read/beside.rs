@@ -1,6 +1,7 @@
-//! Reads of what stands beside the leader's node: those who may lead, and Hadoop's breadcrumb.
+//! Reads of what stands beside the leader's node: those who may lead, Hadoop's breadcrumb, the number of
+//! the term.
 
-use bellwether_election::{Claim, Crowd, Member, Reading, Rules};
+use bellwether_election::{Claim, Crowd, Member, NodeStat, Reading, Rules};
 use futures::{StreamExt, TryStreamExt, stream};
 use zookeeper_client::Client;
 
@@ -13,13 +14,37 @@ use super::{
 pub(super) struct Beside {
     crowd: Crowd,
     pub(super) crowd_watch: Watch,
-    breadcrumb: Option<Claim>,
-    /// The newest transaction that the breadcrumb, or its absence, reflects.
-    breadcrumb_zxid: i64,
-    pub(super) breadcrumb_watch: Watch,
+    pub(super) breadcrumb: Single<Claim>,
+    pub(super) epoch: Single<String>,
+}
+
+/// What a single node says.
+pub(super) struct Single<T> {
+    /// `None` if it does not exist, or says nothing.
+    says: Option<T>,
+    /// The newest transaction that the node, or its absence, reflects.
+    zxid: i64,
+    pub(super) watch: Watch,
+}
+
+impl<T> Default for Single<T> {
+    fn default() -> Self {
+        Self {
+            says: None,
+            zxid: 0,
+            watch: Watch::default(),
+        }
+    }
 }
 
 impl Beside {
+    /// Whether there may be anything.
+    pub(super) fn exists(rules: &Rules) -> bool {
+        rules.members_path().is_some()
+            || rules.breadcrumb_path().is_some()
+            || rules.epoch_path().is_some()
+    }
+
     /// Reads what is not known and adds all of it to the reading of the leader's node.
     pub(super) async fn complete(
         &mut self,
@@ -27,13 +52,20 @@ impl Beside {
         rules: &Rules,
         reading: &mut Reading,
     ) -> Result<(), ReadError> {
+        if let Some(path) = rules.epoch_path() {
+            let says = |stat: &NodeStat, data: &[u8]| rules.epoch(stat, data);
+            self.epoch.read(client, path, says).await?;
+            reading.add_epoch(self.epoch.says.as_deref(), self.epoch.zxid);
+        }
         if let Some(path) = rules.members_path() {
             self.read_crowd(client, rules, path).await?;
             reading.add_crowd(rules, self.crowd.clone());
         }
         if let Some(path) = rules.breadcrumb_path() {
-            self.read_breadcrumb(client, rules, &path).await?;
-            reading.add_breadcrumb(self.breadcrumb.clone(), self.breadcrumb_zxid);
+            let says = |stat: &NodeStat, data: &[u8]| Some(rules.breadcrumb(stat, data));
+            self.breadcrumb.read(client, &path, says).await?;
+            let claim = self.breadcrumb.says.clone();
+            reading.add_breadcrumb(claim, self.breadcrumb.zxid);
         }
         Ok(())
     }
@@ -84,35 +116,38 @@ impl Beside {
         }
         Err(restless(path))
     }
+}
 
-    async fn read_breadcrumb(
+impl<T> Single<T> {
+    /// Reads and watches the node, unless it is watched and nothing happened to it.
+    async fn read(
         &mut self,
         client: &Client,
-        rules: &Rules,
         path: &str,
+        says: impl Fn(&NodeStat, &[u8]) -> Option<T>,
     ) -> Result<(), ReadError> {
         for _ in 0..ATTEMPTS {
-            if self.breadcrumb_watch.is_set() {
+            if self.watch.is_set() {
                 return Ok(());
             }
             match client.get_and_watch_data(path).await {
                 Ok((data, stat, watcher)) => {
-                    self.breadcrumb_watch.set(watcher);
+                    self.watch.set(watcher);
                     let stat = node_stat(&stat);
-                    self.breadcrumb = Some(rules.breadcrumb(&stat, &data));
-                    self.breadcrumb_zxid = stat.newest();
+                    self.says = says(&stat, &data);
+                    self.zxid = stat.newest();
                 }
                 Err(zookeeper_client::Error::NoNode) => {
                     if let Some((watcher, zxid)) = watch_absent(client, path).await? {
-                        self.breadcrumb_watch.set(watcher);
-                        self.breadcrumb = None;
-                        self.breadcrumb_zxid = zxid;
+                        self.watch.set(watcher);
+                        self.says = None;
+                        self.zxid = zxid;
                     }
                 }
                 Err(error) => return Err(failed(path, error)),
             }
         }
-        if self.breadcrumb_watch.is_set() {
+        if self.watch.is_set() {
             return Ok(());
         }
         Err(restless(path))
