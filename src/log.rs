@@ -110,6 +110,21 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     if text.is_empty() {
         return Err("it is empty; write a level such as info".to_owned());
     }
+    // To the library a word that is no level names a part of the program whose every line is logged, and
+    // nothing else: a misspelt level would silence the log.
+    if !text.contains('[') {
+        let levels = ["off", "error", "warn", "info", "debug", "trace"];
+        let is_level = |word: &str| levels.contains(&word.to_lowercase().as_str());
+        for word in text.split(',').map(str::trim) {
+            let level = word.rsplit('=').next().unwrap_or(word);
+            if !is_level(level) {
+                return Err(format!(
+                    "{word}: {level:?} is no level; write one of {}, for a part of the program as in info,bellwether=debug",
+                    levels.join(", ")
+                ));
+            }
+        }
+    }
     EnvFilter::builder()
         .parse(text)
         .map_err(|error| format!("{text:?}: {error}"))
@@ -219,6 +234,10 @@ mod tests {
     fn a_filter_has_to_say_something() {
         assert!(parse("").unwrap_err().contains("empty"));
         assert!(parse("info,bellwether=loud").is_err());
+        let misspelt = parse("debgu").unwrap_err();
+        assert!(misspelt.contains("\"debgu\" is no level"), "{misspelt}");
+        assert!(parse("WARN,kube=info").is_ok());
+        assert!(parse("info,bellwether::lease").is_err());
         assert!(parse("info,bellwether=debug,kube=warn").is_ok());
     }
 }

@@ -417,7 +417,7 @@ fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
     let away_too_long = view.members.values().any(late);
     (idle && away_too_long).then(|| Trouble {
         reason: Reason::MemberDown,
-        message: format!("{} serve(s); {}.", serving(view), away(view)),
+        message: format!("{} members serve: {}.", serving(view), away(view)),
     })
 }
 
