@@ -231,7 +231,7 @@ mod tests {
         let rules = spec["dialect"]["x-kubernetes-validations"]
             .as_array()
             .unwrap();
-        assert_eq!(rules.len(), 7);
+        assert_eq!(rules.len(), 8);
         assert_eq!(
             spec["dialect"]["properties"]["type"]["enum"]
                 .as_array()
