@@ -32,8 +32,10 @@ pub fn refused(
         let told = events.iter().filter_map(|event| {
             let (what, outcome) = event.message.split_once(&subject)?;
             // Updates fail too, such as that of a claim's owners; then the pod is there, or was.
-            let creation = what.starts_with("create ").then_some(outcome)?;
-            let failure = creation.strip_prefix("failed error: ");
+            if !what.starts_with("create ") {
+                return None;
+            }
+            let failure = outcome.strip_prefix("failed error: ");
             let created = what == "create " && outcome == "successful";
             // Events know seconds only: of two in one second the good news counts.
             (created || failure.is_some()).then_some((event.at, created, failure))

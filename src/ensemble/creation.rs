@@ -1,7 +1,7 @@
 //! Reading why pods are not created.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bellwether_ensemble::creation::{SetEvent, refused};
@@ -16,10 +16,13 @@ const GOOD_FOR: Duration = Duration::from_secs(5);
 
 /// The events of StatefulSets whose pods are missing, as last read.
 #[derive(Default)]
-pub(crate) struct Creation(Mutex<HashMap<Key, (Instant, Vec<SetEvent>)>>);
+pub(crate) struct Creation(Mutex<Known>);
 
 /// The namespace and the name of a StatefulSet.
 type Key = (String, String);
+
+/// When the events of each were read, and what they say.
+type Known = HashMap<Key, (Instant, Vec<SetEvent>)>;
 
 impl Creation {
     /// Why pods that these StatefulSets should have are not created. Events that cannot be read are none:
@@ -36,10 +39,7 @@ impl Creation {
             let key = (set.namespace().unwrap_or_default(), name.clone());
             let missing = missing(set, pods);
             if missing.is_empty() {
-                self.0
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .remove(&key);
+                self.known().remove(&key);
                 continue;
             }
             let events = self.events(client, key).await;
@@ -49,8 +49,7 @@ impl Creation {
     }
 
     async fn events(&self, client: &Client, key: Key) -> Vec<SetEvent> {
-        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((read, events)) = known().get(&key)
+        if let Some((read, events)) = self.known().get(&key)
             && read.elapsed() < GOOD_FOR
         {
             return events.clone();
@@ -65,8 +64,13 @@ impl Creation {
                 Vec::new()
             }
         };
-        known().insert(key, (Instant::now(), Vec::clone(&events)));
+        self.known()
+            .insert(key, (Instant::now(), Vec::clone(&events)));
         events
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,6 +4,9 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// An absolute path of a znode other than the root, without control characters.
+const ABSOLUTE_PATH: &str = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$";
+
 /// A recipe, with what that recipe needs to be told.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -66,7 +69,7 @@ pub struct Dialect {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 2, max = 1024),
-        regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
+        regex(pattern = ABSOLUTE_PATH)
     )]
     #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("leaderPath must not hold '.' or '..': ZooKeeper has no relative paths"))]
     pub leader_path: Option<String>,
@@ -81,7 +84,7 @@ pub struct Dialect {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 2, max = 1024),
-        regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
+        regex(pattern = ABSOLUTE_PATH)
     )]
     #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("membersPath must not hold '.' or '..': ZooKeeper has no relative paths"))]
     pub members_path: Option<String>,
@@ -91,7 +94,7 @@ pub struct Dialect {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(min = 2, max = 1024),
-        regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
+        regex(pattern = ABSOLUTE_PATH)
     )]
     #[x_kube(validation = Rule::new("!self.split('/').exists(name, name == '.' || name == '..')").message("epochPath must not hold '.' or '..': ZooKeeper has no relative paths"))]
     pub epoch_path: Option<String>,
