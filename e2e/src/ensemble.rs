@@ -37,7 +37,8 @@ impl<'w> Ensemble<'w> {
             "jvm": { "heap": "96Mi", "additionalOptions": ["-XX:TieredStopAtLevel=1"] },
             "storage": { "size": "256Mi", "reclaimPolicy": "Delete" },
             "config": { "tickTime": 1000, "preAllocSize": 1024 },
-            "pod": { "resources": { "requests": { "cpu": "20m", "memory": "128Mi" } } },
+            // The API server writes these as 20m and 128Mi.
+            "pod": { "resources": { "requests": { "cpu": "0.02", "memory": "131072Ki" } } },
         })
     }
 

@@ -17,6 +17,7 @@ use sha2::{Digest, Sha256};
 
 use crate::ids::ServerId;
 use crate::observation::{Acceptance, BootstrapPermission};
+use crate::quantity;
 use crate::validate::ValidEnsemble;
 
 /// The kinds that the operator writes.
@@ -204,16 +205,37 @@ fn has_all(desired: &Value, live: &Value) -> bool {
 fn is_part_of(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part.iter().all(|(key, value)| {
+            let amounts = ["requests", "limits"].contains(&key.as_str());
             // The API server drops empty lists and maps.
-            whole
-                .get(key)
-                .map_or_else(|| is_empty(value), |w| is_part_of(value, w))
+            whole.get(key).map_or_else(
+                || is_empty(value),
+                |w| is_part_of(value, w) || amounts && says_the_amounts(value, w),
+            )
+        }),
+        (Value::Array(part), Value::Array(whole)) if is_named(part) => part.iter().all(|p| {
+            let mut all = whole.iter();
+            all.any(|w| p["name"] == w["name"] && is_part_of(p, w))
         }),
         (Value::Array(part), Value::Array(whole)) => {
             part.len() == whole.len() && part.iter().zip(whole).all(|(p, w)| is_part_of(p, w))
         }
         _ => part == whole,
     }
+}
+
+/// Whether the items of a list have names: then others may add some, such as a container or a variable
+/// of its environment, and an apply leaves them.
+fn is_named(list: &[Value]) -> bool {
+    !list.is_empty() && list.iter().all(|item| item["name"].is_string())
+}
+
+/// Whether every amount, such as `cpu: 500m`, is so in `live`, in whatever words.
+fn says_the_amounts(desired: &Value, live: &Value) -> bool {
+    let amounts = desired.as_object().into_iter().flatten();
+    amounts.into_iter().all(|(key, amount)| {
+        let both = amount.as_str().zip(live[key].as_str());
+        both.is_some_and(|(amount, live)| quantity::same(amount, live))
+    })
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -247,8 +269,42 @@ mod tests {
         let mut drifted = live.clone();
         drifted["spec"]["ports"][0]["port"] = json!(2);
         assert!(needs_write(&desired, Some(&drifted)));
-        let mut older = live;
+        let mut older = live.clone();
         older["metadata"]["annotations"][labels::APPLIED_HASH] = json!("other");
         assert!(needs_write(&desired, Some(&older)));
+        let mut other = live;
+        other["spec"]["ports"] = json!([]);
+        assert!(needs_write(&desired, Some(&other)));
+    }
+
+    #[test]
+    fn what_the_api_server_writes_in_other_words_is_not_written_again() {
+        let resources =
+            json!({"requests": {"memory": "3072Mi", "cpu": "0.5"}, "limits": {"cpu": "1000m"}});
+        let body = json!({"spec": {"containers": [{"name": "a", "env": [{"name": "A", "value": "1"}],
+            "resources": resources}]}});
+        let desired = apply(
+            ObjectKind::StatefulSet,
+            "a".to_owned(),
+            json!({"name": "a"}),
+            body,
+        );
+        let mut live = desired.body.clone();
+        live["spec"]["containers"][0]["resources"] =
+            json!({"requests": {"memory": "3Gi", "cpu": "500m"}, "limits": {"cpu": "1"}});
+        assert!(!needs_write(&desired, Some(&live)));
+        // What somebody else adds to a list of named items stays.
+        let mut more = live.clone();
+        more["spec"]["containers"][0]["env"] =
+            json!([{"name": "B", "value": "2"}, {"name": "A", "value": "1"}]);
+        more["spec"]["containers"]
+            .as_array_mut()
+            .unwrap()
+            .push(json!({"name": "sidecar"}));
+        assert!(!needs_write(&desired, Some(&more)));
+        more["spec"]["containers"][0]["env"][1]["value"] = json!("3");
+        assert!(needs_write(&desired, Some(&more)));
+        live["spec"]["containers"][0]["resources"]["requests"]["memory"] = json!("4Gi");
+        assert!(needs_write(&desired, Some(&live)));
     }
 }

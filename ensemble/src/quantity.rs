@@ -3,11 +3,26 @@
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// The size in whole bytes, rounded up; `None` if it is no size, or larger than 2^64 - 1 bytes.
+pub fn bytes(quantity: &Quantity) -> Option<u64> {
+    let (number, divisor) = fraction(&quantity.0)?;
+    u64::try_from(number.div_ceil(divisor)).ok()
+}
+
+/// Whether two texts say the same amount: the API server writes `1024Mi` as `1Gi` and `0.5` as `500m`.
+pub fn same(a: &str, b: &str) -> bool {
+    let same = |(a, over_a): (u128, u128), (b, over_b): (u128, u128)| {
+        Some(a.checked_mul(over_b)? == b.checked_mul(over_a)?)
+    };
+    let exact = fraction(a).zip(fraction(b));
+    a == b || exact.and_then(|(a, b)| same(a, b)).unwrap_or(false)
+}
+
+/// The amount as a fraction; `None` if the text says none, or too large a one.
 ///
 /// The grammar is that of `resource.Quantity`: a decimal number with a binary suffix (`Ki` to `Ei`), a
 /// decimal one (`n` to `E`), or an exponent (`e3`).
-pub fn bytes(quantity: &Quantity) -> Option<u64> {
-    let text = quantity.0.trim();
+fn fraction(text: &str) -> Option<(u128, u128)> {
+    let text = text.trim();
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '+')
         .unwrap_or(text.len());
@@ -23,8 +38,7 @@ pub fn bytes(quantity: &Quantity) -> Option<u64> {
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let divisor = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let (times, over) = factor(suffix)?;
-    let total = digits.checked_mul(times)?;
-    u64::try_from(total.div_ceil(divisor.checked_mul(over)?)).ok()
+    Some((digits.checked_mul(times)?, divisor.checked_mul(over)?))
 }
 
 /// What a suffix multiplies and divides by; `None` if it is no suffix.
@@ -86,6 +100,23 @@ mod tests {
             ("99999999Ei", None),
         ] {
             assert_eq!(bytes(&Quantity(text.to_owned())), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn amounts_are_the_same_in_other_words() {
+        for (a, b) in [
+            ("3072Mi", "3Gi"),
+            ("0.5", "500m"),
+            ("1000m", "1"),
+            ("1e3", "1k"),
+            ("1.5Gi", "1536Mi"),
+            ("x", "x"),
+        ] {
+            assert!(same(a, b) && same(b, a), "{a} {b}");
+        }
+        for (a, b) in [("500m", "600m"), ("1G", "1Gi"), ("x", "1"), ("", "0")] {
+            assert!(!same(a, b) && !same(b, a), "{a} {b}");
         }
     }
 

@@ -80,7 +80,8 @@ async fn try_execute(
     Ok(())
 }
 
-/// Writes an object unless it is so already. Returns whether it was written.
+/// Writes an object unless it is so already. Returns whether that changed it: something in the cluster may
+/// undo in each write what it did to the object before, and then nothing new has to take effect.
 async fn write_if_needed(
     context: &Context,
     gathered: &Gathered,
@@ -92,10 +93,11 @@ async fn write_if_needed(
         return Ok(false);
     }
     check_lease(context)?;
-    write(context, gathered, namespace, object, live).await?;
+    let after = write(context, gathered, namespace, object, live).await?;
     context.metrics.written(word(object.kind));
     tracing::debug!(%namespace, kind = ?object.kind, name = %object.name, "object written");
-    Ok(true)
+    let before = live.and_then(|live| live["metadata"]["resourceVersion"].as_str());
+    Ok(before.is_none() || before != after.as_deref())
 }
 
 fn check_lease(context: &Context) -> Result<(), Error> {
@@ -135,7 +137,7 @@ async fn write(
     namespace: &str,
     object: &DesiredObject,
     live: Option<&serde_json::Value>,
-) -> Result<(), Error> {
+) -> Result<Option<String>, Error> {
     let api: Api<DynamicObject> =
         Api::namespaced_with(context.client.clone(), namespace, &resource(object.kind));
     if live.is_none() {
@@ -151,7 +153,7 @@ async fn write(
         body["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     let what = || format!("{:?} {}", object.kind, object.name);
-    match object.write {
+    let written = match object.write {
         Write::Apply => {
             let params = PatchParams::apply(FIELD_MANAGER).force();
             api.patch(&object.name, &params, &Patch::Apply(body)).await
@@ -166,7 +168,7 @@ async fn write(
     }
     .map_err(Error::write(what()))
     .inspect_err(|error| error.show(&Span::current()))?;
-    Ok(())
+    Ok(written.resource_version())
 }
 
 /// An object of this name that does not carry this ensemble's labels is somebody else's, and applying
