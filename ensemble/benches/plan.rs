@@ -81,6 +81,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
             )),
             claim_size: None,
             log_claim_size: None,
+            restart: None,
             rendered_by: Some("1".to_owned()),
             terminating: false,
         }),

@@ -62,6 +62,8 @@ pub struct StatefulSetObservation {
     pub inputs_hash: Option<String>,
     /// The operator version that rendered the template.
     pub rendered_by: Option<String>,
+    /// The user's last request for a restart, as the pod template has it.
+    pub restart: Option<String>,
     /// The size in its claim template, which cannot change.
     pub claim_size: Option<Quantity>,
     /// The same of the volume of the transaction log.

@@ -12,10 +12,12 @@ pub mod observers;
 pub mod permission;
 pub mod report;
 pub mod roll;
+mod runs;
 mod start;
 pub mod view;
 pub mod volumes;
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bellwether_api::ensemble::Phase;
@@ -100,8 +102,14 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
     let mut plan = match &observation.stateful_set {
         None => start::plan_start(ensemble, observation),
-        Some(set) => plan_existing(rules, ensemble, observation, set),
+        Some(set) => plan_existing(rules, &with_last_restart(ensemble, set), observation, set),
     };
+    if plan.report.members.is_empty() {
+        // What runs is told, also where it is not understood.
+        let waiting = "what the status says to be put right";
+        plan.report
+            .tell_all(observation, ensemble.id_offset, waiting);
+    }
     let accepted = observation.bootstrap.as_ref();
     let accepted = accepted.and_then(|b| b.acceptance.clone());
     plan.report.accepted = plan.report.accepted.take().or(accepted);
@@ -115,6 +123,21 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
         plan.requeue = LATER;
     }
     plan
+}
+
+/// A request for a restart asks once. That the annotation is gone asks for nothing, so the last request
+/// stays in the pod template.
+fn with_last_restart<'a>(
+    ensemble: &'a ValidEnsemble,
+    set: &StatefulSetObservation,
+) -> Cow<'a, ValidEnsemble> {
+    if ensemble.restart_at.is_some() || set.restart.is_none() {
+        return Cow::Borrowed(ensemble);
+    }
+    Cow::Owned(ValidEnsemble {
+        restart_at: set.restart.clone(),
+        ..ensemble.clone()
+    })
 }
 
 fn plan_existing(
@@ -186,6 +209,9 @@ fn plan_existing(
     let mut roll = roll::plan_roll(&view, set, change.bounce);
     if template_changes {
         roll.hold("the change of the pod template to take effect");
+    }
+    if let Some(held) = &change.held {
+        roll.block(held);
     }
     let observers = observers::plan_observers(ensemble, observation, &view, &rendered.revision);
     if !template_changes {

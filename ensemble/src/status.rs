@@ -7,9 +7,9 @@ use bellwether_api::ensemble::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembl
 use bellwether_api::labels;
 use jiff::Timestamp;
 
-use crate::ids::{ServerId, Voters};
+use crate::ids::Voters;
 use crate::observation::{Acceptance, Observation};
-use crate::plan::report::{MemberReport, Report, Trouble, Verdict, WaitingOn};
+use crate::plan::report::{Report, Trouble};
 
 /// What the status is made of.
 #[derive(Clone, Copy, Debug)]
@@ -235,36 +235,9 @@ pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Re
         reason: Reason::InvalidSpec,
         message,
     };
-    let members: Vec<MemberReport> = observation
-        .pods
-        .iter()
-        .map(|pod| {
-            let waiting = WaitingOn::Other("the spec to be corrected".to_owned());
-            let id = ServerId::of_ordinal(pod.ordinal, id_offset);
-            MemberReport::new(pod, id, Verdict::Waiting(waiting))
-        })
-        .collect();
-    let leaders = members
-        .iter()
-        .filter(|m| m.role == MemberRole::Leader)
-        .count();
-    let waiting = || WaitingOn::Other("the spec to be corrected".to_owned());
-    let observers = observation.observers.pods.iter().map(|pod| {
-        let id = ServerId::of_observer(pod.ordinal, id_offset);
-        MemberReport::new(pod, id, Verdict::Waiting(waiting()))
-    });
-    let wanted = observation.observers.stateful_set.as_ref();
-    Report {
-        observers: observers.collect(),
-        observers_wanted: wanted.map_or(0, |s| s.replicas),
-        members,
-        available: leaders == 1,
-        revision: observation
-            .stateful_set
-            .as_ref()
-            .and_then(|s| s.template.clone()),
-        ..Report::trouble(Phase::Invalid, trouble)
-    }
+    let mut report = Report::trouble(Phase::Invalid, trouble);
+    report.tell_all(observation, id_offset, "the spec to be corrected");
+    report
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+#[path = "roll/by_hand.rs"]
+mod by_hand;
 #[path = "roll/loss.rs"]
 mod loss;
 #[path = "roll/world.rs"]

@@ -170,6 +170,7 @@ impl Operator {
             template: Some(revision),
             claim_size: Some(ensemble.storage_size.clone()),
             log_claim_size: None,
+            restart: None,
             terminating: false,
         };
         let pods = sight.pods.iter().map(|(ordinal, pod)| {

@@ -77,6 +77,7 @@ impl Objects {
             rendered_by: set.annotations.get(labels::RENDERED_BY).cloned(),
             claim_size: None,
             log_claim_size: None,
+            restart: None,
             terminating: false,
         })
     }

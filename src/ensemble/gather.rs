@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
-use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE};
+use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE, RESTART};
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, observers, parse_acceptance, parse_epochs,
 };
@@ -250,6 +250,9 @@ fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
         rendered_by: annotation(labels::RENDERED_BY),
         claim_size: spec.and_then(|s| claim_size(s, DATA)),
         log_claim_size: spec.and_then(|s| claim_size(s, LOG)),
+        restart: template
+            .and_then(|m| m.annotations.as_ref()?.get(RESTART))
+            .cloned(),
         terminating: set.metadata.deletion_timestamp.is_some(),
     }
 }
@@ -270,6 +273,10 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
         .flat_map(|s| s.conditions.iter().flatten());
     let readiness = conditions.find(|c| c.type_ == "Ready");
     let ready = readiness.is_some_and(|c| c.status == "True");
+    let created = pod.creation_timestamp();
+    let created = created.map_or(Timestamp::UNIX_EPOCH, |t| t.0);
+    // A pod that never found a node has no such condition, and was never ready.
+    let since = readiness.map_or(Some(created), |c| Some(c.last_transition_time.as_ref()?.0));
     PodObservation {
         name: pod.name_any(),
         ordinal,
@@ -280,12 +287,8 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         state: observe_state(pod),
         ready,
-        unready_since: readiness
-            .filter(|_| !ready)
-            .and_then(|c| Some(c.last_transition_time.as_ref()?.0)),
-        created: pod
-            .creation_timestamp()
-            .map_or(Timestamp::UNIX_EPOCH, |t| t.0),
+        unready_since: since.filter(|_| !ready),
+        created,
         node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
         server: ServerReport::Unreachable("not asked yet".to_owned()),
         volumes: None,
@@ -469,5 +472,32 @@ fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
             .and_then(|s| Timestamp::from_second(s).ok()),
         epochs: get("epochs").map_or_else(BTreeMap::new, |v| parse_epochs(v)),
         acceptance: get("accepted").and_then(|v| parse_acceptance(v)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_that_never_found_a_node_has_been_unready_since_it_was_made() {
+        let made = "2026-01-01T00:00:00Z";
+        let pod = |conditions: serde_json::Value| -> PodObservation {
+            let pod = json!({
+                "metadata": { "name": "main-4", "creationTimestamp": made },
+                "status": { "phase": "Pending", "conditions": conditions },
+            });
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            observe_pod(&pod, 4)
+        };
+        let unready = |pod: PodObservation| pod.unready_since.map(|since| since.to_string());
+        let unscheduled = json!({ "type": "PodScheduled", "status": "False" });
+        assert_eq!(unready(pod(json!([unscheduled]))).as_deref(), Some(made));
+        let later = "2026-01-01T00:05:00Z";
+        let ready = |status: &str| json!([{ "type": "Ready", "status": status, "lastTransitionTime": later }]);
+        assert_eq!(unready(pod(ready("False"))).as_deref(), Some(later));
+        assert_eq!(unready(pod(ready("True"))), None);
     }
 }

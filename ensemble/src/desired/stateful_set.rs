@@ -20,7 +20,7 @@ use crate::validate::ValidEnsemble;
 /// Annotation of the pod template: the newcomer that initializes its empty disk.
 pub const INITIALIZE: &str = "zookeeper.bellwether.dev/initialize";
 /// Annotation of the pod template: the user's request for a restart.
-const RESTART: &str = "zookeeper.bellwether.dev/restart";
+pub const RESTART: &str = "zookeeper.bellwether.dev/restart";
 /// The port that `bellwether-member serve` answers probes on.
 pub const PROBE_PORT: u16 = 8079;
 /// The name of the container that runs ZooKeeper.
@@ -70,6 +70,12 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         inputs.push(json!("metrics"));
     }
     short_hash(&inputs)
+}
+
+/// The user's last request for a restart in a rendered pod template.
+pub fn restart_request(template: &Value) -> Option<String> {
+    let request = &template["metadata"]["annotations"][RESTART];
+    request.as_str().map(str::to_owned)
 }
 
 /// Only the number of replicas; the pod template stays as an earlier operator version rendered it.

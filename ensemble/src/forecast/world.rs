@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::{Event, difference};
 use crate::desired::claims::{DATA, LOG};
-use crate::desired::stateful_set::INITIALIZE;
+use crate::desired::stateful_set::{INITIALIZE, restart_request};
 use crate::desired::{
     DesiredObject, ObjectKind, Write, bootstrap_config_map, observers, parse_acceptance,
     parse_epochs, short_hash,
@@ -501,6 +501,7 @@ fn observe_set(set: &Set) -> StatefulSetObservation {
         rendered_by: set.annotations.get(labels::RENDERED_BY).cloned(),
         claim_size: set.sizes.get(DATA).cloned(),
         log_claim_size: set.sizes.get(LOG).cloned(),
+        restart: restart_request(&set.template),
         terminating: false,
     }
 }

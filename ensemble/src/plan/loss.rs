@@ -23,7 +23,7 @@ use crate::desired::{pod_name, short_hash};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{Acceptance, BootstrapPermission, Observation, PodState};
 use crate::safety::{holds_majority, majority};
-use crate::validate::ValidEnsemble;
+use crate::validate::{AcceptRequest, ValidEnsemble};
 
 /// What there is to record, to permit, to say and to do.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +84,8 @@ pub fn decide(ensemble: &ValidEnsemble, observation: &Observation, view: &View<'
     }
     let token = token(ensemble, observation, view, &loss);
     let asked = ensemble.accept_data_loss.as_ref();
-    if let Some(request) = asked.filter(|r| r.token == token && loss.silent.is_empty()) {
+    let accepts = |r: &&AcceptRequest| r.token == token && loss.silent.is_empty();
+    if let Some(request) = asked.filter(accepts).filter(|_| !ensemble.paused) {
         let accepted = Acceptance {
             token,
             at: observation.now,
@@ -297,6 +298,9 @@ fn message(
         )
     };
     let wrong = asked.map_or_else(String::new, |asked| {
+        if asked == token {
+            return format!(" The annotation {annotation} names this loss.");
+        }
         let asked: String = asked.chars().take(40).collect();
         format!(" The annotation {annotation} says {asked:?}, which accepts nothing of this.")
     });

@@ -5,9 +5,9 @@
 //! step may turn the chain round, back to the set that the step came from.
 
 use crate::ids::{ServerId, Voters};
-use crate::observation::StatefulSetObservation;
+use crate::observation::{Revision, StatefulSetObservation};
 use crate::plan::view::View;
-use crate::safety::{may_become_live, never_joins};
+use crate::safety::{every_majority_meets, holds_majority, may_become_live, never_joins};
 use crate::validate::ValidEnsemble;
 
 /// The decision.
@@ -21,7 +21,7 @@ pub struct Change {
     pub initialize: Option<ServerId>,
     /// A leaver that leads and must be restarted first, so that another member leads.
     pub bounce: Option<ServerId>,
-    /// Why the chain does not go on yet.
+    /// Why nothing restarts: server lists are live that must not be live together.
     pub held: Option<String>,
 }
 
@@ -36,6 +36,13 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         bounce: None,
         held: None,
     };
+    let checked = view.rules.small_steps && view.rules.finished_first;
+    if let Some(revision) = taken_back(view, &wanted).filter(|_| checked) {
+        change.voters = revision.voters.clone();
+        change.initialize = revision.initialize;
+        change.replicas = replicas(view, set, &change.voters);
+        return change;
+    }
     if *template != wanted {
         // The list on the claims must stay one to start again from: see `volumes`.
         let closed = !view.may_initialize || !view.rules.empty_disks_do_not_vote;
@@ -49,9 +56,9 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
             change.initialize = None;
         }
     }
-    let checked = view.rules.small_steps && view.rules.finished_first;
     if let Err(unsafe_voters) = may_become_live(view.live.iter().copied(), &change.voters)
         && checked
+        && !(change.voters == *template && is_as_finished(view))
     {
         change.held = Some(unsafe_voters.to_string());
         change.voters = template.clone();
@@ -60,6 +67,39 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     }
     change.replicas = replicas(view, set, &change.voters);
     change
+}
+
+/// The revision to return to where somebody else wrote a server list into the template that must not
+/// become live beside those that members run, as `kubectl rollout undo` over several steps does.
+///
+/// It may be returned to while those that run the template's list already cannot commit by themselves:
+/// from then on no pod is made with that list.
+fn taken_back<'a>(view: &View<'a>, wanted: &Voters) -> Option<&'a Revision> {
+    let template = &view.template.voters;
+    let mut others = view.live.clone();
+    others.remove(template);
+    if may_become_live(others.iter().copied(), template).is_ok() {
+        return None;
+    }
+    let run = view.members.values().filter(|m| m.voters == template);
+    let run: Voters = run.map(|m| m.id).collect();
+    let first = others.first()?;
+    let meet = others.len() <= 2 && others.iter().all(|v| every_majority_meets(first, v));
+    if holds_majority(&run, template) || !meet {
+        return None;
+    }
+    let nearest = others
+        .into_iter()
+        .min_by_key(|v| v.len().abs_diff(wanted.len()))?;
+    let mut members = view.members.values();
+    members.find(|m| m.voters == nearest)?.pod.revision.as_ref()
+}
+
+/// Whether the leader runs the template's list, and that is the list of the last step that was finished:
+/// then others are the foreign ones, and restart into it.
+fn is_as_finished(view: &View<'_>) -> bool {
+    let leader = view.leader.and_then(|id| view.members.get(&id));
+    view.claims_agree && leader.is_some_and(|m| *m.voters == view.template.voters)
 }
 
 /// One member more or less than the template, which every voter runs.

@@ -378,7 +378,6 @@ fn phase(
 fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
     view.template.voters != *wanted
         && change.voters == view.template.voters
-        && change.held.is_none()
         && view.live.len() == 1
         && !view.may_initialize
         && !away(view).is_empty()
@@ -484,11 +483,7 @@ fn message(
             } else {
                 format!("the next server list is {{{}}}", change.voters)
             };
-            let held = change
-                .held
-                .as_ref()
-                .map_or_else(String::new, |h| format!(" Held: {h}."));
-            format!("{word} to {size} in steps of one member; {step}. {doing}{held}")
+            format!("{word} to {size} in steps of one member; {step}. {doing}")
                 .trim_end()
                 .to_owned()
         }

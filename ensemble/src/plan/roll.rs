@@ -33,6 +33,19 @@ pub struct Roll {
 }
 
 impl Roll {
+    /// Takes the step back: a person has to act first.
+    pub fn block(&mut self, why: &str) {
+        self.hold("the server lists to be put right");
+        self.trouble = Some(Trouble {
+            reason: Reason::UnknownState,
+            message: format!(
+                "Somebody else changed the server list in the StatefulSet's pod template, and {why}: two \
+                 leaders could commit. Nothing is restarted. Put the template back to the list that \
+                 the members run; docs/runbook.md says how"
+            ),
+        });
+    }
+
     /// Takes the step back: something else has to happen first.
     pub fn hold(&mut self, what: &str) {
         self.step = None;
@@ -107,7 +120,11 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     if let Some(ordinal) = missing.filter(|_| rules.one_at_a_time) {
         return Choice::Wait(WaitingOn::Creation(*ordinal));
     }
-    let updated = || view.members.values().filter(|m| !m.outdated);
+    // Nor is one that was made anew and runs the list without it: nobody needs its vote.
+    let updated = || {
+        let members = view.members.values();
+        members.filter(|m| !m.outdated && stays(m.id))
+    };
     if let Some(failing) = updated().find_map(failing) {
         return Choice::Blocked(failing);
     }

@@ -161,6 +161,10 @@ fn a_paused_ensemble_accepts_nothing() {
     story(&mut world);
     assert!(!world.accepts());
     assert_eq!(world.permission(), (String::new(), None));
+    // Nor does the status say that it does.
+    let (reason, message) = world.trouble().unwrap();
+    assert_eq!(reason, "DisksLost", "{message}");
+    assert!(world.told_accepted().is_none());
 }
 
 #[test]

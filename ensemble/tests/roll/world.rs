@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 use bellwether_api::ensemble::{Config, MemberRole};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
-use bellwether_ensemble::desired::stateful_set::INITIALIZE;
+use bellwether_ensemble::desired::stateful_set::{INITIALIZE, restart_request};
 use bellwether_ensemble::desired::{ObjectKind, Write, parse_acceptance, parse_epochs, short_hash};
 use bellwether_ensemble::observation::{
     Acceptance, BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision,
@@ -34,6 +34,7 @@ struct Pod {
     image: String,
     uid: u32,
     age: u32,
+    created: i64,
     following: Option<ServerId>,
     unready: u32,
 }
@@ -77,6 +78,8 @@ pub(crate) struct World {
     pub(crate) stale_permission: bool,
     /// Unique ids of claims.
     claim_uids: BTreeMap<u16, u32>,
+    /// Members that fit on no node, by ordinal.
+    homeless: BTreeSet<u16>,
 }
 
 fn template_revision(template: &Value) -> Revision {
@@ -128,6 +131,7 @@ impl World {
             silent: BTreeSet::new(),
             stale_permission: false,
             claim_uids: BTreeMap::new(),
+            homeless: BTreeSet::new(),
         }
     }
 
@@ -177,6 +181,48 @@ impl World {
 
     pub(crate) fn image(&mut self, image: &str) {
         self.ensemble.spec.image = Some(image.to_owned());
+        self.quiet = 0;
+    }
+
+    /// The user asks for a restart, or takes the annotation away.
+    pub(crate) fn ask_for_restart(&mut self, at: Option<&str>) {
+        let annotations = self.ensemble.metadata.annotations.get_or_insert_default();
+        annotations.remove(labels::RESTART_AT);
+        annotations.extend(at.map(|at| (labels::RESTART_AT.to_owned(), at.to_owned())));
+        self.quiet = 0;
+    }
+
+    pub(crate) fn template(&self) -> Value {
+        self.set.as_ref().unwrap().template.clone()
+    }
+
+    /// The list that the pod template names.
+    pub(crate) fn list(&self) -> String {
+        template_revision(&self.template()).voters.to_string()
+    }
+
+    /// Somebody puts an earlier pod template back, as `kubectl rollout undo` does.
+    pub(crate) fn undo(&mut self, template: Value) {
+        self.set.as_mut().unwrap().template = template;
+        self.quiet = 0;
+    }
+
+    /// The member's node is lost, and its pod, made anew, fits on no other.
+    pub(crate) fn lose_node(&mut self, ordinal: u16) {
+        self.homeless.insert(ordinal);
+        self.delete_pod(ordinal);
+    }
+
+    /// A pod is deleted by hand, and made anew.
+    pub(crate) fn delete_pod(&mut self, ordinal: u16) {
+        let set = self.set.clone().unwrap();
+        self.create(ordinal, &set);
+        self.elections();
+        self.quiet = 0;
+    }
+
+    pub(crate) fn wait(&mut self, seconds: i64) {
+        self.now += seconds;
         self.quiet = 0;
     }
 
@@ -249,6 +295,11 @@ impl World {
         self.last.as_ref().is_some_and(|p| p.accepted.is_some())
     }
 
+    /// The accepted loss that the last report tells of.
+    pub(crate) fn told_accepted(&self) -> Option<&Acceptance> {
+        self.last.as_ref()?.report.accepted.as_ref()
+    }
+
     /// The leader's server id.
     pub(crate) fn leader(&self) -> Option<u16> {
         let leads = |(o, p): &(&u16, &Pod)| p.following == Some(ServerId(**o + 1));
@@ -291,6 +342,7 @@ impl World {
         if let Some(pod) = self.pods.get_mut(&ordinal) {
             pod.following = None;
             pod.age = 0;
+            pod.created = self.now;
         }
         self.quiet = 0;
         self.elections();

@@ -66,6 +66,7 @@ impl World {
             rendered_by: Some("test".to_owned()),
             claim_size: None,
             log_claim_size: None,
+            restart: None,
             terminating: false,
         };
         let voter = |ordinal| {

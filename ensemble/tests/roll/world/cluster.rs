@@ -63,6 +63,7 @@ impl World {
             image,
             uid: self.uids,
             age: 0,
+            created: self.now,
             following: None,
             unready: 0,
         };
@@ -73,6 +74,7 @@ impl World {
         self.pods
             .get(&ordinal)
             .is_some_and(|p| p.age > 0 && !p.image.starts_with("bad"))
+            && !self.homeless.contains(&ordinal)
     }
 
     /// What ZooKeeper's servers do among themselves.

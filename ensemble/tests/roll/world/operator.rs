@@ -12,8 +12,10 @@ impl World {
             rendered_by: s.annotations.get(labels::RENDERED_BY).cloned(),
             claim_size: None,
             log_claim_size: None,
+            restart: restart_request(&s.template),
             terminating: false,
         });
+        let created = |pod: &Pod| Timestamp::from_second(pod.created).unwrap();
         let pods = self.pods.iter().map(|(ordinal, pod)| PodObservation {
             name: format!("zk-{ordinal}"),
             ordinal: *ordinal,
@@ -22,7 +24,12 @@ impl World {
             revision: Some(pod.revision.clone()),
             controller_revision: Some(pod.template.clone()),
             terminating: false,
-            state: if pod.image.starts_with("bad") {
+            state: if self.homeless.contains(ordinal) {
+                PodState::Failing {
+                    reason: "Unschedulable".to_owned(),
+                    message: String::new(),
+                }
+            } else if pod.image.starts_with("bad") {
                 PodState::Failing {
                     reason: "ImagePullBackOff".to_owned(),
                     message: String::new(),
@@ -32,18 +39,20 @@ impl World {
             } else {
                 PodState::Running
             },
-            ready: pod.unready < 3 && pod.age > 0,
-            unready_since: None,
-            created: Timestamp::from_second(self.now - i64::from(pod.age)).unwrap(),
+            ready: pod.unready < 3 && pod.age > 0 && !self.homeless.contains(ordinal),
+            unready_since: (self.homeless.contains(ordinal)).then(|| created(pod)),
+            created: created(pod),
             node: None,
             server: self.report(*ordinal, pod),
-            volumes: (!self.silent.contains(ordinal)).then(|| VolumeReport {
-                has_database: self.disks.contains_key(ordinal),
-                current_epoch: self.disks.get(ordinal).map(|zxid| zxid >> 32),
-                accepted_epoch: None,
-                data: self.usage,
-                transaction_log: None,
-            }),
+            volumes: (!self.silent.contains(ordinal) && !self.homeless.contains(ordinal)).then(
+                || VolumeReport {
+                    has_database: self.disks.contains_key(ordinal),
+                    current_epoch: self.disks.get(ordinal).map(|zxid| zxid >> 32),
+                    accepted_epoch: None,
+                    data: self.usage,
+                    transaction_log: None,
+                },
+            ),
         });
         Observation {
             now: Timestamp::from_second(self.now).unwrap(),
@@ -70,7 +79,7 @@ impl World {
     }
 
     fn report(&self, ordinal: u16, pod: &Pod) -> ServerReport {
-        if self.muted || pod.age == 0 || pod.image.starts_with("bad") {
+        if self.muted || !self.runs(ordinal) {
             return ServerReport::Unreachable("silent".to_owned());
         }
         match pod.following {

@@ -1,0 +1,30 @@
+//! What runs, told where nothing is planned: the spec is refused, or the state is not understood.
+
+use bellwether_api::ensemble::MemberRole;
+
+use super::report::{MemberReport, Report, Verdict, WaitingOn};
+use crate::ids::ServerId;
+use crate::observation::Observation;
+
+impl Report {
+    /// Tells of every pod, each of which waits for the same.
+    pub fn tell_all(&mut self, observation: &Observation, id_offset: u16, waiting: &str) {
+        let waits = || Verdict::Waiting(WaitingOn::Other(waiting.to_owned()));
+        let members = observation.pods.iter().map(|pod| {
+            let id = ServerId::of_ordinal(pod.ordinal, id_offset);
+            MemberReport::new(pod, id, waits())
+        });
+        self.members = members.collect();
+        let observers = observation.observers.pods.iter().map(|pod| {
+            let id = ServerId::of_observer(pod.ordinal, id_offset);
+            MemberReport::new(pod, id, waits())
+        });
+        self.observers = observers.collect();
+        let wanted = observation.observers.stateful_set.as_ref();
+        self.observers_wanted = wanted.map_or(0, |s| s.replicas);
+        let leads = |m: &&MemberReport| m.role == MemberRole::Leader;
+        self.available = self.members.iter().filter(leads).count() == 1;
+        let set = observation.stateful_set.as_ref();
+        self.revision = set.and_then(|s| s.template.clone());
+    }
+}

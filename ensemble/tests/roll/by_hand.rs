@@ -1,0 +1,129 @@
+//! What people and nodes do to an ensemble while, or instead of what, the operator does.
+
+use super::{World, story};
+
+#[test]
+fn a_member_that_fits_on_no_node_does_not_keep_the_ensemble_from_shrinking() {
+    for ordinal in [3, 4] {
+        let mut world = World::started(5);
+        world.lose_node(ordinal);
+        world.wait(120);
+        world.scale(3);
+        story(&mut world);
+        // Only the one that leaves next is not waited for; another has to come back first.
+        if ordinal == 4 {
+            assert_eq!(world.size(), 3);
+        } else {
+            assert_eq!(world.list(), "1,2,3,4,5");
+        }
+    }
+}
+
+#[test]
+fn a_leaver_that_is_made_anew_in_the_middle_and_cannot_run_blocks_nothing() {
+    let mut world = World::started(5);
+    world.lose_node(4);
+    world.wait(120);
+    world.scale(3);
+    while world.list() != "1,2,3,4" {
+        world.reconcile().unwrap();
+    }
+    // The pod that the StatefulSet makes now has the new template.
+    world.delete_pod(4);
+    story(&mut world);
+    assert_eq!(world.size(), 3, "{}", world.message());
+}
+
+/// The pod template of each server list on the way from three to five members.
+fn templates(world: &mut World) -> Vec<serde_json::Value> {
+    let mut all = vec![world.template()];
+    while world.reconcile().is_some() {
+        if all.last() != Some(&world.template()) {
+            all.push(world.template());
+        }
+    }
+    all
+}
+
+#[test]
+fn an_earlier_template_that_is_put_back_is_taken_back() {
+    for (size, undone) in [(5, 0), (5, 1), (3, 0), (3, 1)] {
+        let mut world = World::started(3);
+        world.elect(2);
+        world.scale(5);
+        let templates = templates(&mut world);
+        assert_eq!(templates.len(), 3);
+        let before = world.restarts();
+        world.undo(templates[undone].clone());
+        if size == 3 {
+            world.scale(3);
+        }
+        story(&mut world);
+        assert_eq!(world.size(), size, "undone to step {undone}");
+        if size == 5 && undone == 0 {
+            assert_eq!(world.restarts(), before, "nobody had to restart");
+        }
+    }
+}
+
+#[test]
+fn a_template_that_is_put_back_while_a_step_is_under_way_is_taken_back() {
+    for passes in 1..12 {
+        let mut world = World::started(3);
+        let first = world.template();
+        world.scale(5);
+        while world.list() != "1,2,3,4,5" {
+            world.reconcile().unwrap();
+        }
+        for _ in 0..passes {
+            world.reconcile();
+        }
+        world.undo(first);
+        story(&mut world);
+        assert_eq!(
+            world.size(),
+            5,
+            "after {passes} passes: {}",
+            world.message()
+        );
+    }
+}
+
+#[test]
+fn two_lists_that_must_not_live_together_stop_everything_until_a_person_acts() {
+    let mut world = World::started(3);
+    let first = world.template();
+    world.scale(5);
+    story(&mut world);
+    let (last, before) = (world.template(), world.restarts());
+    // Two pods that are made with the list of three could commit by themselves.
+    world.undo(first);
+    world.delete_pod(0);
+    world.delete_pod(1);
+    story(&mut world);
+    assert_eq!(world.restarts(), before, "{}", world.message());
+    let (reason, message) = world.trouble().unwrap();
+    assert_eq!(reason, "UnknownState");
+    assert!(message.contains("need not share a server"), "{message}");
+    // The list that most run is put back.
+    world.undo(last);
+    story(&mut world);
+    assert_eq!(world.size(), 5, "{}", world.message());
+}
+
+#[test]
+fn a_restart_that_is_no_longer_asked_for_is_no_other_request() {
+    let mut world = World::started(3);
+    world.ask_for_restart(Some("2026-01-01"));
+    story(&mut world);
+    assert_eq!(world.restarts(), [1, 1, 1]);
+    world.ask_for_restart(None);
+    story(&mut world);
+    assert_eq!(world.restarts(), [1, 1, 1]);
+    world.configure("snapCount", "5000");
+    story(&mut world);
+    assert_eq!(world.restarts(), [2, 2, 2]);
+    world.ask_for_restart(Some("2026-01-02"));
+    story(&mut world);
+    assert_eq!(world.restarts(), [3, 3, 3]);
+}
