@@ -262,7 +262,8 @@ pub struct TransactionLog {
     pub storage_class_name: Option<String>,
 }
 
-/// What becomes of volumes that no member uses any more.
+/// What becomes of volumes that no member uses any more. With `Delete`, Kubernetes deletes all of them
+/// also when somebody deletes the StatefulSet itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ReclaimPolicy {
     /// They stay. An ensemble of the same name takes them up again, whatever its size; so does a
@@ -273,12 +274,16 @@ pub enum ReclaimPolicy {
     Delete,
 }
 
+/// What is wrong with session timeouts with which no server starts.
+pub const SESSION_TIMEOUTS: &str = "minSessionTimeout (by default 2 ticks) must not exceed \
+                                    maxSessionTimeout (by default 20 ticks)";
+
 /// Settings of `zoo.cfg`, in ZooKeeper's own names and units.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.minSessionTimeout) || !has(self.maxSessionTimeout) || self.minSessionTimeout <= self.maxSessionTimeout")
-        .message("minSessionTimeout must not exceed maxSessionTimeout")
+    validation = Rule::new("(has(self.minSessionTimeout) ? self.minSessionTimeout : 2 * (has(self.tickTime) ? self.tickTime : 2000)) <= (has(self.maxSessionTimeout) ? self.maxSessionTimeout : 20 * (has(self.tickTime) ? self.tickTime : 2000))")
+        .message(SESSION_TIMEOUTS)
 )]
 pub struct Config {
     /// The unit of ZooKeeper's time, in milliseconds. Default: 2000.

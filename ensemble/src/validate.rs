@@ -8,7 +8,7 @@ use bellwether_api::ensemble::settings::{self, KeyKind};
 use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{
     Config, DEFAULT_IMAGE_REPOSITORY, DEFAULT_VERSION, ImagePullPolicy, MAX_NAME_LENGTH,
-    MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, Storage,
+    MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, SESSION_TIMEOUTS, Storage,
 };
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -315,18 +315,20 @@ fn validate_image(
     version: Option<&str>,
     problems: &mut Problems,
 ) -> (String, String) {
-    if let Some(v) = version {
+    let of_a_line = |v: &&str| {
         let patch = v.strip_prefix("3.8.").or_else(|| v.strip_prefix("3.9."));
-        if !patch.is_some_and(|p| !p.is_empty() && p.chars().all(|c| c.is_ascii_digit())) {
-            problems.add(
-                "spec.version",
-                format!("{v:?}: use a ZooKeeper release 3.8.x or 3.9.x, such as {DEFAULT_VERSION}"),
-            );
-        }
+        patch.is_some_and(|p| !p.is_empty() && p.chars().all(|c| c.is_ascii_digit()))
+    };
+    let of_version = version.filter(of_a_line);
+    if let (Some(v), None) = (version, of_version) {
+        problems.add(
+            "spec.version",
+            format!("{v:?}: use a ZooKeeper release 3.8.x or 3.9.x, such as {DEFAULT_VERSION}"),
+        );
     }
     // What the tag says is what runs, whatever the version says.
     let of_tag = image.and_then(versions::release_of_image);
-    for (field, release) in [("spec.version", version), ("spec.image", of_tag)] {
+    for (field, release) in [("spec.version", of_version), ("spec.image", of_tag)] {
         let flaw = release.and_then(versions::flaw);
         if let Some(flaw) = flaw.filter(|f| f.refused) {
             problems.add(field, versions::sentence(flaw));
@@ -403,13 +405,12 @@ fn validate_settings(config: &Config, problems: &mut Problems) -> BTreeMap<Strin
             settings.insert(key.to_owned(), v.to_string());
         }
     }
-    if let (Some(min), Some(max)) = (config.min_session_timeout, config.max_session_timeout)
-        && min > max
-    {
-        problems.add(
-            "spec.config",
-            "minSessionTimeout must not exceed maxSessionTimeout",
-        );
+    // As `QuorumPeerConfig.parseProperties` has it: a server with such a file does not start.
+    let tick = config.tick_time.unwrap_or(2000);
+    let min = config.min_session_timeout;
+    let max = config.max_session_timeout;
+    if min.unwrap_or(tick.saturating_mul(2)) > max.unwrap_or(tick.saturating_mul(20)) {
+        problems.add("spec.config", SESSION_TIMEOUTS);
     }
     for (key, value) in &config.additional {
         let field = format!("spec.config.additional[{key}]");

@@ -208,7 +208,7 @@ fn a_null_is_nothing_or_an_error() {
         ("storage: null, version: null", ""),
         ("storage: {size: null}", ""),
         (
-            "config: {minSessionTimeout: null, maxSessionTimeout: 5}",
+            "config: {minSessionTimeout: null, maxSessionTimeout: 5000}",
             "",
         ),
         ("paused: null", "spec.paused"),

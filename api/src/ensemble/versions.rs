@@ -55,11 +55,27 @@ pub const FLAWS: &[Flaw] = &[
     },
 ];
 
+/// Every release line before 3.8: 3.4 to 3.7 have ZOOKEEPER-4785, the older ones none of what the
+/// operator builds on, and nobody repairs any of them.
+const OLD: Flaw = Flaw {
+    line: "3.7",
+    patches: (0, u16::MAX),
+    problem: "and older are not maintained, and may lose a transaction when a member syncs with the \
+              leader (ZOOKEEPER-4785)",
+    instead: "3.9.5",
+    refused: true,
+};
+
 /// The worst flaw of a release such as `3.9.3`; `None` for a release without one, and for a text
 /// that names no release.
 pub fn flaw(version: &str) -> Option<&'static Flaw> {
     let (line, patch) = version.rsplit_once('.')?;
     let patch: u16 = patch.parse().ok()?;
+    let (major, minor) = line.split_once('.')?;
+    let line_number: (u16, u16) = (major.parse().ok()?, minor.parse().ok()?);
+    if line_number < (3, 8) {
+        return Some(&OLD);
+    }
     FLAWS
         .iter()
         .find(|f| f.line == line && (f.patches.0..=f.patches.1).contains(&patch))
@@ -79,12 +95,17 @@ pub fn release_of_image(image: &str) -> Option<&str> {
     (numbers.len() == 3 && numbers.iter().all(is_number)).then_some(release)
 }
 
-fn refused() -> impl DoubleEndedIterator<Item = &'static Flaw> {
-    FLAWS.iter().filter(|f| f.refused)
+/// The flaws of refused releases. The field `version` has a rule of its own for the release lines.
+fn refused(around: (&str, &str)) -> impl DoubleEndedIterator<Item = &'static Flaw> {
+    let old = (around != VERSION).then_some(&OLD);
+    FLAWS.iter().filter(|f| f.refused).chain(old)
 }
 
 /// The CEL test whether `self`, a version or an image reference, names a release with this flaw.
 fn test(flaw: &Flaw, (before, after): (&str, &str)) -> String {
+    if *flaw == OLD {
+        return format!("self.matches('^{before}([0-2][.][0-9]+|3[.][0-7])[.][0-9]+{after}$')");
+    }
     let (first, last) = flaw.patches;
     let line = flaw.line.replace('.', "[.]");
     format!("self.matches('^{before}{line}[.][{first}-{last}]{after}$')")
@@ -94,14 +115,18 @@ const VERSION: (&str, &str) = ("", "");
 const IMAGE: (&str, &str) = ("(.*/)?zookeeper:", "(-[^@]*)?(@.*)?");
 
 fn rule(around: (&str, &str)) -> String {
-    let tests: Vec<String> = refused().map(|f| format!("!{}", test(f, around))).collect();
+    let tests: Vec<String> = refused(around)
+        .map(|f| format!("!{}", test(f, around)))
+        .collect();
     tests.join(" && ")
 }
 
 fn message(around: (&str, &str)) -> String {
-    refused().rev().fold("'refused'".to_owned(), |rest, f| {
-        format!("{} ? '{}' : {rest}", test(f, around), sentence(f))
-    })
+    refused(around)
+        .rev()
+        .fold("'refused'".to_owned(), |rest, f| {
+            format!("{} ? '{}' : {rest}", test(f, around), sentence(f))
+        })
 }
 
 /// The CEL rule of the field `version`: no release that is refused.
@@ -127,7 +152,9 @@ pub fn image_message() -> String {
 /// What is wrong with these releases and what to use instead.
 pub fn sentence(flaw: &Flaw) -> String {
     let (first, last) = flaw.patches;
-    let which = if first == last {
+    let which = if *flaw == OLD {
+        flaw.line.to_owned()
+    } else if first == last {
         format!("{}.{first}", flaw.line)
     } else {
         format!("{0}.{first} to {0}.{last}", flaw.line)
@@ -157,6 +184,11 @@ mod tests {
             ("3.9.4", Some(false)),
             ("3.9.5", None),
             ("3.9.33", None),
+            ("3.7.2", Some(true)),
+            ("3.4.14", Some(true)),
+            ("2.0.10", Some(true)),
+            ("3.10.0", None),
+            ("4.0.0", None),
             ("latest", None),
             ("", None),
         ] {
