@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bellwether_api::election::DialectType;
 use jiff::Timestamp;
 
+use crate::anomaly::Anomaly;
 use crate::decode::{Decoder, Decoding, Identity, member_address};
 use crate::reading::{Claim, Member, NodeStat, Reading, Seat, Verdict};
 use crate::rules::{Place, Rules};
@@ -13,7 +14,7 @@ use crate::rules::{Place, Rules};
 /// Those who may lead, where they are the children of a path of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crowd {
-    /// Some of them by name, at most as many as the status lists.
+    /// Some of them by name: at most as many as the status lists, and the leader.
     pub members: Vec<(String, Member)>,
     /// How many they are.
     pub count: usize,
@@ -43,6 +44,8 @@ impl Reading {
                 identity.address = identity.address.take().or(address.clone());
             });
         }
+        let hidden = |(_, member): &&(String, Member)| member.claim().is_none();
+        self.add_unreadable(own.iter().chain(&others).filter(hidden).count());
         let age = |member: &Member| member.claim().map_or(i64::MAX, |claim| claim.czxid);
         others.sort_by(|(one, a), (other, b)| (age(a), one).cmp(&(age(b), other)));
         let path = rules.members_path().unwrap_or_default();
@@ -62,6 +65,19 @@ impl Reading {
         self.zxid = self.zxid.max(crowd.zxid);
     }
 
+    /// Adds candidates whose nodes the ACL hides to what looks wrong.
+    fn add_unreadable(&mut self, more: usize) {
+        for anomaly in &mut self.anomalies {
+            if let Anomaly::Unreadable { count } = anomaly {
+                *count += more;
+                return;
+            }
+        }
+        if more > 0 {
+            self.anomalies.push(Anomaly::Unreadable { count: more });
+        }
+    }
+
     /// Changes what is known of the leader. Of its node alone is read what is in the seats so far.
     fn tell_leader(&mut self, tell: impl Fn(&mut Identity)) {
         let alone = match &mut self.verdict {
@@ -75,11 +91,13 @@ impl Reading {
         }
     }
 
-    /// Adds the application's own number of the leader's term, or that it has none, as of a transaction.
-    /// It has to come before [`Self::add_crowd`].
+    /// Adds the application's own number of the leader's term, as of a transaction. Where the znode says
+    /// none, what the leader's own data tells stays. It has to come before [`Self::add_crowd`].
     pub fn add_epoch(&mut self, epoch: Option<&str>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
-        self.tell_leader(|identity| identity.epoch = epoch.map(str::to_owned));
+        if let Some(epoch) = epoch {
+            self.tell_leader(|identity| identity.epoch = Some(epoch.to_owned()));
+        }
     }
 
     /// Adds who was active last, or that nobody is said to have been, as of a transaction.

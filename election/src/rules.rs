@@ -140,7 +140,9 @@ impl Rules {
         if self.dialect.is_none() {
             let named = self.spec.dialect.acknowledgement.as_deref();
             let names = children.iter().map(String::as_str);
-            self.found(detect(names.filter(|child| Some(*child) != named)));
+            let leader_path = &self.spec.dialect.leader_path;
+            let solr = leader_path.is_some() || solr_leader_path(&self.spec.path).is_some();
+            self.found(detect(names.filter(|child| Some(*child) != named), solr));
         }
     }
 

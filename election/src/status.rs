@@ -8,7 +8,7 @@ use bellwether_api::election::{
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
-use crate::decode::Identity;
+use crate::decode::{Identity, presentable};
 use crate::projection::Projection;
 use crate::reading::{Claim, Member, Reading, Seat};
 use crate::words;
@@ -93,7 +93,9 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     let dialect = reading.dialect.map(DialectType::as_str);
     let fresh = LeaderElectionStatus::default();
     // Another dialect makes another election of the same znodes: nothing about leaders carries over.
-    let old = if old.dialect.is_none() || old.dialect.as_deref() == dialect {
+    // While it is not detected it is not another one.
+    let same = dialect.is_none() || old.dialect.as_deref() == dialect;
+    let old = if old.dialect.is_none() || same {
         old
     } else {
         &fresh
@@ -133,6 +135,9 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
             let renamed = leader.session_id.is_none()
                 && known.is_some_and(|known| known.identity != leader.identity);
             new.leader_transitions = old.leader_transitions.saturating_add(i32::from(renamed));
+            if old.leader.is_none() {
+                new.previous_leader = history::before(&old.history, leader);
+            }
         }
         Some(leader) => {
             let another = known
@@ -186,7 +191,9 @@ fn tell_projection(
             let types = [ConditionType::LeaderBound, ConditionType::Projected];
             let types = types.map(ConditionType::as_str);
             let old = old.conditions.iter();
+            // What was said of another generation is not said of this one.
             old.filter(|condition| types.contains(&condition.type_.as_str()))
+                .filter(|condition| condition.observed_generation == new.observed_generation)
                 .cloned()
                 .collect()
         }
@@ -237,12 +244,25 @@ fn keep_zxid_if_nothing_else_changed(
     new
 }
 
+/// The longest name of a node that the status shows as it is, in bytes.
+const MAX_NAME: usize = 255;
+
+/// A name as it is, unless it is so long that statuses of a few of them would be too large to store:
+/// ZooKeeper takes names of a megabyte.
+fn bounded_name(name: &str) -> String {
+    if name.len() > MAX_NAME {
+        presentable(name)
+    } else {
+        name.to_owned()
+    }
+}
+
 fn leader(seat: &Seat, acknowledged: Option<bool>) -> Leader {
     let (identity, claim) = facts(seat);
     Leader {
         identity: identity.text,
         identity_source: identity.source,
-        node: seat.node.clone(),
+        node: bounded_name(&seat.node),
         session_id: session(seat),
         acquire_time: claim.and_then(|claim| claim.created).map(MicroTime),
         address: identity.address,
@@ -289,7 +309,7 @@ impl Addresses<'_> {
 fn candidate(position: i32, seat: &Seat) -> Candidate {
     let (identity, claim) = facts(seat);
     Candidate {
-        node: seat.node.clone(),
+        node: bounded_name(&seat.node),
         position,
         sequence: seat.sequence,
         identity: identity.text,

@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_api::LeaderElection;
-use bellwether_election::projection::Subject;
+use bellwether_api::election::Reason;
+use bellwether_election::projection::{Cast, Subject};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -333,8 +334,13 @@ impl Projector {
             Some(Err(_)) => true,
             Some(Ok(_)) => labels_known || !entry.labels_pods(),
         };
+        let stale = subject.as_ref().is_none_or(Subject::is_stale);
         let mut cast = match &people {
             Some(Ok(cast)) => Some(cast.clone()),
+            // No pod can be told before the spec changes, and the leader may be another by then.
+            Some(Err(failure)) if failure.reason == Reason::PatternInvalid && !stale => {
+                Some(Cast::nobody())
+            }
             _ => None,
         };
         if !labels_known && let Some(cast) = &mut cast {

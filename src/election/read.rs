@@ -8,6 +8,7 @@
 //! leads, all of them are, up to a limit.
 
 mod beside;
+mod single;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -24,6 +25,7 @@ use thiserror::Error;
 use zookeeper_client::{Client, OneshotWatcher, Stat, WatchedEvent};
 
 use self::beside::Beside;
+use self::single::{Single, watch_absent};
 
 /// How many candidates are read at the same time.
 const CONCURRENT_READS: usize = 32;
@@ -66,16 +68,13 @@ pub(super) struct Reader {
     newest_member: i64,
     /// The acknowledgement outside of the children, valid while `acknowledgement_watch` is set.
     acknowledgement: Acknowledgement,
-    /// The registration of the leader, valid while `registration_watch` is set.
-    registration: Registration,
-    /// The newest transaction that the registration reflects.
-    newest_registration: i64,
+    /// How the leader registered itself.
+    registration: Single<Member>,
 
     main: Watch,
     leader: Watch,
     leader_node: Option<String>,
     acknowledgement_watch: Watch,
-    registration_watch: Watch,
     /// Watches on the candidates, where all of them have to be known.
     candidates: HashMap<String, Watch>,
     /// What stands beside the leader's node, where that is the path; nothing else has it.
@@ -91,13 +90,11 @@ impl Reader {
             members: HashMap::new(),
             newest_member: 0,
             acknowledgement: Acknowledgement::Absent,
-            registration: Registration::Absent,
-            newest_registration: 0,
+            registration: Single::default(),
             main: Watch::default(),
             leader: Watch::default(),
             leader_node: None,
             acknowledgement_watch: Watch::default(),
-            registration_watch: Watch::default(),
             candidates: HashMap::new(),
             beside: None,
         }
@@ -111,7 +108,7 @@ impl Reader {
         self.main.clear();
         self.leader.clear();
         self.acknowledgement_watch.clear();
-        self.registration_watch.clear();
+        self.registration.watch.clear();
         self.candidates.clear();
         self.beside = None;
     }
@@ -130,7 +127,7 @@ impl Reader {
             () = self.main.fired() => {}
             () = self.leader.fired() => {}
             () = self.acknowledgement_watch.fired() => {}
-            () = self.registration_watch.fired() => {}
+            () = self.registration.watch.fired() => {}
             node = any_fired(&mut self.candidates) => {
                 self.members.remove(&node);
             }
@@ -147,6 +144,10 @@ impl Reader {
             Place::Node => self.read_node(rules).await?,
             Place::Queue | Place::Unknown => self.read_queue(rules).await?,
         };
+        if let Snapshot::Missing { .. } = snapshot {
+            // What was ambiguous is gone.
+            rules.detect(&[]);
+        }
         let mut reading = Box::new(read_election(rules, &snapshot));
         if Beside::exists(rules) {
             let beside = self.beside.get_or_insert_default();
@@ -229,7 +230,7 @@ impl Reader {
         }
         let acknowledgement = self.read_acknowledgement(rules).await?;
         let registration = self.read_registration(rules).await?;
-        let newest = self.newest_member.max(self.newest_registration);
+        let newest = self.newest_member.max(self.registration.zxid);
         Ok(Snapshot::Queue {
             acknowledgement,
             registration,
@@ -398,35 +399,20 @@ impl Reader {
             Some(Where::Child(name)) => child(&rules.spec().path, name),
             Some(Where::Elsewhere(path)) => path.into_owned(),
         };
-        for _ in 0..ATTEMPTS {
-            if self.registration_watch.is_set() {
-                return Ok(Some(self.registration.clone()));
+        let says = |stat: &NodeStat, data: &[u8]| {
+            Some(Member::from(rules.registration(&path, stat, data)))
+        };
+        match self.registration.read(&self.client, &path, says).await {
+            Ok(()) => {}
+            Err(ReadError::NoAuth { .. }) => {
+                return Ok(Some(Registration::Present(Member::Hidden)));
             }
-            match self.client.get_and_watch_data(&path).await {
-                Ok((data, stat, watcher)) => {
-                    self.registration_watch.set(watcher);
-                    let stat = node_stat(&stat);
-                    self.newest_registration = stat.newest();
-                    let claim = rules.registration(&path, &stat, &data);
-                    self.registration = Registration::Present(Member::from(claim));
-                }
-                Err(zookeeper_client::Error::NoNode) => {
-                    if let Some((watcher, zxid)) = watch_absent(&self.client, &path).await? {
-                        self.newest_registration = zxid;
-                        self.registration_watch.set(watcher);
-                        self.registration = Registration::Absent;
-                    }
-                }
-                Err(zookeeper_client::Error::NoAuth) => {
-                    return Ok(Some(Registration::Present(Member::Hidden)));
-                }
-                Err(error) => return Err(failed(&path, error)),
-            }
+            Err(error) => return Err(error),
         }
-        if self.registration_watch.is_set() {
-            return Ok(Some(self.registration.clone()));
-        }
-        Err(restless(&path))
+        let says = self.registration.says.clone();
+        Ok(Some(
+            says.map_or(Registration::Absent, Registration::Present),
+        ))
     }
 
     /// Watches for the election's path to be created. `None` if it exists by now.
@@ -438,40 +424,6 @@ impl Reader {
         self.main.set(watcher);
         Ok(Some(Snapshot::Missing { zxid }))
     }
-}
-
-/// Watches for a path to be created, and tells the newest transaction that the nearest ancestor
-/// reflects: whatever deleted the path has changed that. `None` if the path exists by now.
-///
-/// The watch needs no ancestor to exist.
-async fn watch_absent(
-    client: &Client,
-    path: &str,
-) -> Result<Option<(OneshotWatcher, i64)>, ReadError> {
-    let answer = client.check_and_watch_stat(path).await;
-    let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
-    if stat.is_some() {
-        return Ok(None);
-    }
-    Ok(Some((watcher, zxid_above(client, path).await?)))
-}
-
-/// The newest transaction that the nearest existing node above a path reflects.
-async fn zxid_above(client: &Client, path: &str) -> Result<i64, ReadError> {
-    let mut ancestor = path;
-    while let Some((parent, _)) = ancestor.rsplit_once('/') {
-        ancestor = parent;
-        let path = if parent.is_empty() { "/" } else { parent };
-        match client.check_stat(path).await {
-            Ok(Some(stat)) => {
-                let stat = node_stat(&stat);
-                return Ok(stat.czxid.max(stat.pzxid));
-            }
-            Ok(None) | Err(zookeeper_client::Error::NoAuth) => {}
-            Err(error) => return Err(failed(path, error)),
-        }
-    }
-    Ok(0)
 }
 
 /// Waits until one of the watches fires, and tells whose. Waits for ever if there is none.

@@ -46,6 +46,9 @@ pub(super) struct Registry {
 /// A mirror that runs.
 struct Running {
     uid: String,
+    /// A mirror tells which generation it saw. The generation moves also where the spec reads the same,
+    /// as with an explicit `null`.
+    generation: Option<i64>,
     spec: Arc<LeaderElectionSpec>,
     target: Arc<Target>,
     _task: Task,
@@ -146,10 +149,10 @@ impl Registry {
         let key = key_of(&object);
         self.note(Note::Object(object.clone())).await;
         let uid = object.uid().unwrap_or_default();
-        let unchanged = self
-            .elections
-            .get(&key)
-            .is_some_and(|running| running.uid == uid && *running.spec == object.spec);
+        let unchanged = self.elections.get(&key).is_some_and(|running| {
+            let generation = object.metadata.generation;
+            running.uid == uid && running.generation == generation && *running.spec == object.spec
+        });
         if unchanged {
             return;
         }
@@ -179,6 +182,7 @@ impl Registry {
         let task = Task(tokio::spawn(mirror.run(link)).abort_handle());
         let running = Running {
             uid,
+            generation: object.metadata.generation,
             spec,
             target,
             _task: task,

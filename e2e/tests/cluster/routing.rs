@@ -153,6 +153,16 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
     let status = election.status().map_err(anyhow::Error::msg)?;
     ensure!(status["leader"]["pod"] == "web-0", "{status}");
 
+    // The spec has another generation and reads the same; what follows is mirrored all the same.
+    let generation = || {
+        let object = get(world, "le", "app").map_err(anyhow::Error::msg)?;
+        Ok::<_, anyhow::Error>(object.unwrap_or_default()["metadata"]["generation"].clone())
+    };
+    let before = generation()?;
+    let null = json!([{ "op": "add", "path": "/spec/authentication", "value": null }]).to_string();
+    world.run(&["patch", "le", "app", "--type=json", "-p", &null])?;
+    ensure!(generation()? != before, "the generation is still {before}");
+
     // The Service reaches the leader, and the next one when its pod is gone.
     let service = wait_object(world, "service", "app", |service| {
         service["spec"]["clusterIP"].is_string() && service["spec"]["selector"].is_null()
@@ -198,6 +208,18 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
         );
     }
     wait_roles(world, ROLE, &[("web-2", "leader")])?;
+
+    // While no pod can be told, none is the leader's.
+    let binding = |pattern: Value| json!({ "podBinding": { "identityPattern": pattern } });
+    patch(world, "app", &binding(json!("(?P<pod>")))?;
+    election.wait_condition("LeaderBound", "Unknown", "PatternInvalid")?;
+    wait_roles(world, ROLE, &[])?;
+    wait_object(world, "endpointslice", "app-leader", |slice| {
+        slice["endpoints"].as_array().is_none_or(Vec::is_empty)
+    })?;
+    patch(world, "app", &binding(Value::Null))?;
+    wait_roles(world, ROLE, &[("web-2", "leader")])?;
+    election.wait_condition("Projected", "True", "UpToDate")?;
     let slices = get(world, "endpointslice", "app-leader").map_err(anyhow::Error::msg)?;
     let slice = slices.context("there is no slice")?;
     let endpoints = slice["endpoints"].as_array().cloned().unwrap_or_default();

@@ -175,10 +175,34 @@ fn the_number_of_the_term_is_the_leaders_alone() {
     assert_eq!(reading.zxid, 130);
     // Nothing is said, or nothing that could be shown as it is, or nobody leads.
     reading.add_epoch(epoch(b"").as_deref(), 131);
-    assert_eq!(told(reading.leader().unwrap()), Some(None));
+    assert_eq!(
+        (told(reading.leader().unwrap()), reading.zxid),
+        (epochs[0].clone(), 131)
+    );
     let hostile = epoch(&[0xff; 5000]).unwrap();
     assert!(hostile.chars().count() <= crate::MAX_IDENTITY && hostile.is_ascii());
     let mut nobody = read_election(&rules, &Snapshot::Missing { zxid: 5 });
     nobody.add_epoch(Some("18"), 140);
     assert_eq!((nobody.leader(), nobody.zxid), (None, 140));
+}
+
+#[test]
+fn members_that_the_acl_hides_are_told() {
+    let rules = with_members(50);
+    let mut crowd = crowd(&rules, &[("b", 7), ("c", 3)]);
+    crowd.members.push(("d".to_owned(), Member::Hidden));
+    crowd.count = 3;
+    let mut reading = led(&rules, "b", 7);
+    reading.add_crowd(&rules, crowd);
+    assert_eq!(reading.anomalies, [Anomaly::Unreadable { count: 1 }]);
+}
+
+#[test]
+fn the_leader_is_no_further_candidate_though_the_list_is_full() {
+    let rules = with_members(2);
+    let mut crowd = crowd(&rules, &[("a", 1), ("b", 2), ("z", 3)]);
+    crowd.count = 60;
+    let mut reading = led(&rules, "z", 9);
+    reading.add_crowd(&rules, crowd);
+    assert_eq!((reading.seats.len(), reading.candidate_count), (2, 60));
 }

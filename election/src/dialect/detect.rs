@@ -59,10 +59,15 @@ struct Child {
 ///
 /// It is the first one that some child fits, and that every child fits that ends in a sequence
 /// number. Children without a number are no candidates in most dialects, so they do not count.
-pub(crate) fn detect<'n>(children: impl IntoIterator<Item = &'n str>) -> Detection {
+/// `solr` says that Solr may have made them: its names look like those of ZooKeeper's documented recipe
+/// with an id that begins with digits, and only its paths tell.
+pub(crate) fn detect<'n>(children: impl IntoIterator<Item = &'n str>, solr: bool) -> Detection {
     let rows: Vec<Option<Names>> = BY_NAMES
         .into_iter()
-        .map(|dialect| Names::of(&recipe(dialect)?, ""))
+        .map(|dialect| {
+            let possible = solr || dialect != DialectType::Solr;
+            Names::of(&recipe(dialect).filter(|_| possible)?, "")
+        })
         .collect();
     let mesos = BY_NAMES
         .iter()

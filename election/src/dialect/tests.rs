@@ -252,8 +252,20 @@ fn the_dialect_of_a_directory_is_detected() {
         ),
     ];
     for (children, expected) in cases {
-        assert_eq!(detect(children.iter().copied()), expected, "{children:?}");
+        assert_eq!(
+            detect(children.iter().copied(), true),
+            expected,
+            "{children:?}"
+        );
     }
+}
+
+/// A UUID that begins with eight decimal digits reads like a session's number.
+#[test]
+fn only_the_paths_of_solr_tell_it_from_the_documented_recipe() {
+    let name = "12345678-aaaa-4bbb-8ccc-dddddddddddd-n_0000000001";
+    assert_eq!(detect([name], true), Detection::Found(Solr));
+    assert_eq!(detect([name], false), Detection::Found(GuidN));
 }
 
 proptest! {
@@ -286,7 +298,7 @@ proptest! {
             let queue = names.rank(all.iter().copied());
             prop_assert_eq!(queue.order.len() + queue.unmatched, all.len());
         }
-        let _ = detect(all);
+        let _ = detect(all, true);
     }
 
     /// Whatever pattern a user writes: it is refused with a reason or reads any name.

@@ -15,6 +15,17 @@ pub struct Cast {
     pub roles: Option<Roles>,
 }
 
+impl Cast {
+    /// Nobody's pod is known.
+    pub fn nobody() -> Self {
+        Self {
+            leader: None,
+            pod: None,
+            roles: Some(Roles::default()),
+        }
+    }
+}
+
 /// Finds the pods of the leader and, where they have to be labelled, of the other candidates.
 pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
     let leader = subject.leader().map(|leader| {

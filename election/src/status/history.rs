@@ -1,6 +1,6 @@
 //! The last changes of the leader.
 
-use bellwether_api::election::{Leader, Transition};
+use bellwether_api::election::{Leader, PreviousLeader, Transition};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -35,6 +35,18 @@ pub(super) fn recorded(
         }
     }
     history
+}
+
+/// Who led before this leader, whose term was interrupted: the last one of another term.
+pub(super) fn before(history: &[Transition], leader: &Leader) -> Option<PreviousLeader> {
+    let mut earlier = history.iter().filter(|entry| !goes_on(entry, leader));
+    earlier.find_map(|entry| {
+        Some(PreviousLeader {
+            identity: entry.identity.clone()?,
+            node: entry.node.clone()?,
+            fencing_token: entry.fencing_token.clone(),
+        })
+    })
 }
 
 /// Whether the leader is the one that the last change brought.

@@ -10,6 +10,8 @@ use super::*;
 use crate::reading::{Acknowledgement, Member, NodeStat, Registration, Snapshot, read_election};
 use crate::rules::Rules;
 
+mod continuity;
+
 fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
     LeaderElectionSpec {
         ensemble_ref: Some(EnsembleRef {

@@ -5,36 +5,18 @@ use bellwether_election::{Claim, Crowd, Member, NodeStat, Reading, Rules};
 use futures::{StreamExt, TryStreamExt, stream};
 use zookeeper_client::Client;
 
-use super::{
-    ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, node_stat, restless, watch_absent,
-};
+use super::single::{Single, watch_absent};
+use super::{ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, node_stat, restless};
 
 /// What was read beside the leader's node, each part valid while its watch is set.
 #[derive(Default)]
 pub(super) struct Beside {
     crowd: Crowd,
+    /// The names of those who may lead that are not in the crowd, in order.
+    unread: Vec<String>,
     pub(super) crowd_watch: Watch,
     pub(super) breadcrumb: Single<Claim>,
     pub(super) epoch: Single<String>,
-}
-
-/// What a single node says.
-pub(super) struct Single<T> {
-    /// `None` if it does not exist, or says nothing.
-    says: Option<T>,
-    /// The newest transaction that the node, or its absence, reflects.
-    zxid: i64,
-    pub(super) watch: Watch,
-}
-
-impl<T> Default for Single<T> {
-    fn default() -> Self {
-        Self {
-            says: None,
-            zxid: 0,
-            watch: Watch::default(),
-        }
-    }
 }
 
 impl Beside {
@@ -59,6 +41,7 @@ impl Beside {
         }
         if let Some(path) = rules.members_path() {
             self.read_crowd(client, rules, path).await?;
+            self.read_leader(client, rules, path, reading).await?;
             reading.add_crowd(rules, self.crowd.clone());
         }
         if let Some(path) = rules.breadcrumb_path() {
@@ -85,7 +68,7 @@ impl Beside {
                     self.crowd_watch.set(watcher);
                     let count = names.len();
                     names.sort_unstable();
-                    names.truncate(rules.max_candidates());
+                    self.unread = names.split_off(count.min(rules.max_candidates()));
                     let members = read_members(client, rules, path, names).await;
                     let members = members.inspect_err(|_| self.crowd_watch.clear())?;
                     let stat = node_stat(&stat);
@@ -102,6 +85,7 @@ impl Beside {
                 Err(zookeeper_client::Error::NoNode) => {
                     if let Some((watcher, zxid)) = watch_absent(client, path).await? {
                         self.crowd_watch.set(watcher);
+                        self.unread.clear();
                         self.crowd = Crowd {
                             zxid,
                             ..Crowd::default()
@@ -116,41 +100,25 @@ impl Beside {
         }
         Err(restless(path))
     }
-}
 
-impl<T> Single<T> {
-    /// Reads and watches the node, unless it is watched and nothing happened to it.
-    async fn read(
+    /// Adds the leader to the crowd, if it has a place of that name there and was not read yet.
+    async fn read_leader(
         &mut self,
         client: &Client,
+        rules: &Rules,
         path: &str,
-        says: impl Fn(&NodeStat, &[u8]) -> Option<T>,
+        reading: &Reading,
     ) -> Result<(), ReadError> {
-        for _ in 0..ATTEMPTS {
-            if self.watch.is_set() {
-                return Ok(());
-            }
-            match client.get_and_watch_data(path).await {
-                Ok((data, stat, watcher)) => {
-                    self.watch.set(watcher);
-                    let stat = node_stat(&stat);
-                    self.says = says(&stat, &data);
-                    self.zxid = stat.newest();
-                }
-                Err(zookeeper_client::Error::NoNode) => {
-                    if let Some((watcher, zxid)) = watch_absent(client, path).await? {
-                        self.watch.set(watcher);
-                        self.says = None;
-                        self.zxid = zxid;
-                    }
-                }
-                Err(error) => return Err(failed(path, error)),
-            }
-        }
-        if self.watch.is_set() {
+        let claim = reading.leader().and_then(|seat| seat.member.claim());
+        let name = claim.map(|claim| &claim.identity.text);
+        let Some(Ok(at)) = name.map(|name| self.unread.binary_search(name)) else {
             return Ok(());
-        }
-        Err(restless(path))
+        };
+        let names = vec![self.unread[at].clone()];
+        let members = read_members(client, rules, path, names).await?;
+        self.crowd.members.extend(members);
+        self.unread.remove(at);
+        Ok(())
     }
 }
 

@@ -1,0 +1,95 @@
+//! Reads of one node that need not exist, with the watch that tells when to read it again.
+
+use bellwether_election::NodeStat;
+use zookeeper_client::{Client, OneshotWatcher};
+
+use super::{ATTEMPTS, ReadError, Watch, failed, node_stat, restless};
+
+/// What a single node says, valid while its watch is set.
+pub(super) struct Single<T> {
+    /// `None` if it does not exist, or says nothing.
+    pub(super) says: Option<T>,
+    /// The newest transaction that the node, or its absence, reflects.
+    pub(super) zxid: i64,
+    pub(super) watch: Watch,
+}
+
+impl<T> Default for Single<T> {
+    fn default() -> Self {
+        Self {
+            says: None,
+            zxid: 0,
+            watch: Watch::default(),
+        }
+    }
+}
+
+impl<T> Single<T> {
+    /// Reads and watches the node, unless it is watched and nothing happened to it.
+    pub(super) async fn read(
+        &mut self,
+        client: &Client,
+        path: &str,
+        says: impl Fn(&NodeStat, &[u8]) -> Option<T>,
+    ) -> Result<(), ReadError> {
+        for _ in 0..ATTEMPTS {
+            if self.watch.is_set() {
+                return Ok(());
+            }
+            match client.get_and_watch_data(path).await {
+                Ok((data, stat, watcher)) => {
+                    self.watch.set(watcher);
+                    let stat = node_stat(&stat);
+                    self.says = says(&stat, &data);
+                    self.zxid = stat.newest();
+                }
+                Err(zookeeper_client::Error::NoNode) => {
+                    if let Some((watcher, zxid)) = watch_absent(client, path).await? {
+                        self.watch.set(watcher);
+                        self.says = None;
+                        self.zxid = zxid;
+                    }
+                }
+                Err(error) => return Err(failed(path, error)),
+            }
+        }
+        if self.watch.is_set() {
+            return Ok(());
+        }
+        Err(restless(path))
+    }
+}
+
+/// Watches for a path to be created, and tells the newest transaction that the nearest ancestor
+/// reflects: whatever deleted the path has changed that. `None` if the path exists by now.
+///
+/// The watch needs no ancestor to exist.
+pub(super) async fn watch_absent(
+    client: &Client,
+    path: &str,
+) -> Result<Option<(OneshotWatcher, i64)>, ReadError> {
+    let answer = client.check_and_watch_stat(path).await;
+    let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
+    if stat.is_some() {
+        return Ok(None);
+    }
+    Ok(Some((watcher, zxid_above(client, path).await?)))
+}
+
+/// The newest transaction that the nearest existing node above a path reflects.
+async fn zxid_above(client: &Client, path: &str) -> Result<i64, ReadError> {
+    let mut ancestor = path;
+    while let Some((parent, _)) = ancestor.rsplit_once('/') {
+        ancestor = parent;
+        let path = if parent.is_empty() { "/" } else { parent };
+        match client.check_stat(path).await {
+            Ok(Some(stat)) => {
+                let stat = node_stat(&stat);
+                return Ok(stat.czxid.max(stat.pzxid));
+            }
+            Ok(None) | Err(zookeeper_client::Error::NoAuth) => {}
+            Err(error) => return Err(failed(path, error)),
+        }
+    }
+    Ok(0)
+}
