@@ -14,7 +14,7 @@ use crate::rules::{Place, Rules};
 /// Those who may lead, where they are the children of a path of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Crowd {
-    /// Some of them by name: at most as many as the status lists, and the leader.
+    /// Some of them by name: at most as many as the status lists, and whoever led since.
     pub members: Vec<(String, Member)>,
     /// How many they are.
     pub count: usize,

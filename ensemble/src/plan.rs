@@ -104,8 +104,8 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
         None => start::plan_start(ensemble, observation),
         Some(set) => plan_existing(rules, &with_last_restart(ensemble, set), observation, set),
     };
-    if plan.report.members.is_empty() {
-        // What runs is told, also where it is not understood.
+    if plan.objects.is_empty() {
+        // Where nothing can be planned, what runs is told all the same.
         let waiting = "what the status says to be put right";
         plan.report
             .tell_all(observation, ensemble.id_offset, waiting);
@@ -214,7 +214,7 @@ fn plan_existing(
         roll.block(held);
     }
     let observers = observers::plan_observers(ensemble, observation, &view, &rendered.revision);
-    if !template_changes {
+    if !template_changes && change.held.is_none() {
         observers.go_first(ensemble, &view, &mut roll);
     }
     if observers.needs_rendered && keep_template {

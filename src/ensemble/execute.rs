@@ -80,8 +80,8 @@ async fn try_execute(
     Ok(())
 }
 
-/// Writes an object unless it is so already. Returns whether that changed it: something in the cluster may
-/// undo in each write what it did to the object before, and then nothing new has to take effect.
+/// Writes an object unless it is so already. Returns whether that changed it. An admission webhook may undo
+/// a write on its way; then the resource version stays, and nothing has to take effect.
 async fn write_if_needed(
     context: &Context,
     gathered: &Gathered,

@@ -73,7 +73,7 @@ pub fn flaw(version: &str) -> Option<&'static Flaw> {
     let patch: u16 = patch.parse().ok()?;
     let (major, minor) = line.split_once('.')?;
     let line_number: (u16, u16) = (major.parse().ok()?, minor.parse().ok()?);
-    if line_number < (3, 8) {
+    if ((3, 0)..(3, 8)).contains(&line_number) {
         return Some(&OLD);
     }
     FLAWS
@@ -104,7 +104,7 @@ fn refused(around: (&str, &str)) -> impl DoubleEndedIterator<Item = &'static Fla
 /// The CEL test whether `self`, a version or an image reference, names a release with this flaw.
 fn test(flaw: &Flaw, (before, after): (&str, &str)) -> String {
     if *flaw == OLD {
-        return format!("self.matches('^{before}([0-2][.][0-9]+|3[.][0-7])[.][0-9]+{after}$')");
+        return format!("self.matches('^{before}3[.][0-7][.][0-9]+{after}$')");
     }
     let (first, last) = flaw.patches;
     let line = flaw.line.replace('.', "[.]");
@@ -186,7 +186,8 @@ mod tests {
             ("3.9.33", None),
             ("3.7.2", Some(true)),
             ("3.4.14", Some(true)),
-            ("2.0.10", Some(true)),
+            // Somebody's own numbers: ZooKeeper's begin with 3.
+            ("2.0.10", None),
             ("3.10.0", None),
             ("4.0.0", None),
             ("latest", None),

@@ -5,8 +5,8 @@
 //! step may turn the chain round, back to the set that the step came from.
 
 use crate::ids::{ServerId, Voters};
-use crate::observation::{Revision, StatefulSetObservation};
-use crate::plan::view::View;
+use crate::observation::StatefulSetObservation;
+use crate::plan::view::{Member, View};
 use crate::safety::{every_majority_meets, holds_majority, may_become_live, never_joins};
 use crate::validate::ValidEnsemble;
 
@@ -37,9 +37,9 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         held: None,
     };
     let checked = view.rules.small_steps && view.rules.finished_first;
-    if let Some(revision) = taken_back(view, &wanted).filter(|_| checked) {
-        change.voters = revision.voters.clone();
-        change.initialize = revision.initialize;
+    if let Some(voters) = taken_back(view, &wanted).filter(|_| checked) {
+        change.voters = voters.clone();
+        change.initialize = None;
         change.replicas = replicas(view, set, &change.voters);
         return change;
     }
@@ -64,42 +64,42 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         change.voters = template.clone();
         change.initialize = view.template.initialize;
         change.bounce = None;
+        return change;
     }
     change.replicas = replicas(view, set, &change.voters);
     change
 }
 
-/// The revision to return to where somebody else wrote a server list into the template that must not
-/// become live beside those that members run, as `kubectl rollout undo` over several steps does.
+/// The list to return to where somebody else wrote one into the template that must not become live
+/// beside those that members run, as `kubectl rollout undo` over several steps does.
 ///
-/// It may be returned to while those that run the template's list already cannot commit by themselves:
-/// from then on no pod is made with that list.
-fn taken_back<'a>(view: &View<'a>, wanted: &Voters) -> Option<&'a Revision> {
+/// It may be returned to while those that run the template's list already cannot commit by themselves,
+/// and a majority of the list to return to does not run the template's: from then on no pod is made
+/// with that. The list of the last step that was finished is nobody else's.
+fn taken_back<'a>(view: &View<'a>, wanted: &Voters) -> Option<&'a Voters> {
     let template = &view.template.voters;
     let mut others = view.live.clone();
     others.remove(template);
-    if may_become_live(others.iter().copied(), template).is_ok() {
+    if view.claims_agree || may_become_live(others.iter().copied(), template).is_ok() {
         return None;
     }
-    let run = view.members.values().filter(|m| m.voters == template);
-    let run: Voters = run.map(|m| m.id).collect();
+    let (foreign, own): (Vec<_>, Vec<_>) =
+        (view.members.values()).partition(|m| m.voters == template);
+    let ids = |members: Vec<&Member<'_>>| members.iter().map(|m| m.id).collect::<Voters>();
     let first = others.first()?;
     let meet = others.len() <= 2 && others.iter().all(|v| every_majority_meets(first, v));
-    if holds_majority(&run, template) || !meet {
-        return None;
-    }
-    let nearest = others
-        .into_iter()
-        .min_by_key(|v| v.len().abs_diff(wanted.len()))?;
-    let mut members = view.members.values();
-    members.find(|m| m.voters == nearest)?.pod.revision.as_ref()
+    let others = others.into_iter();
+    let nearest = others.min_by_key(|v| v.len().abs_diff(wanted.len()))?;
+    let safe = meet && holds_majority(&ids(own), nearest);
+    (safe && !holds_majority(&ids(foreign), template)).then_some(nearest)
 }
 
-/// Whether the leader runs the template's list, and that is the list of the last step that was finished:
-/// then others are the foreign ones, and restart into it.
+/// Whether the template's list is that of the last step that was finished, and nobody with another one
+/// leads: then the others are foreign, and restart into it as in any roll.
 fn is_as_finished(view: &View<'_>) -> bool {
     let leader = view.leader.and_then(|id| view.members.get(&id));
-    view.claims_agree && leader.is_some_and(|m| *m.voters == view.template.voters)
+    let own = leader.is_none_or(|m| *m.voters == view.template.voters);
+    view.claims_agree && view.leaders <= 1 && own
 }
 
 /// One member more or less than the template, which every voter runs.

@@ -36,7 +36,7 @@ pub fn permission(
     let stepping = change.voters != view.template.voters || !view.is_finished();
     let newcomer = change
         .initialize
-        .filter(|_| stepping)
+        .filter(|_| stepping && view.live.iter().all(|voters| voters.len() <= 2))
         .map(|id| Voters::from_iter([id]));
     let permission = match newcomer.or(loss.permit.clone()).or(first.cloned()) {
         Some(initialize) => open_permission(observation, initialize),

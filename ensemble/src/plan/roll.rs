@@ -40,8 +40,9 @@ impl Roll {
             reason: Reason::UnknownState,
             message: format!(
                 "Somebody else changed the server list in the StatefulSet's pod template, and {why}: two \
-                 leaders could commit. Nothing is restarted. Put the template back to the list that \
-                 the members run; docs/runbook.md says how"
+                 leaders could commit. Nothing is restarted or removed. Put the template back to the list \
+                 of the members that serve, and delete the pods with the other one; docs/runbook.md says \
+                 how"
             ),
         });
     }

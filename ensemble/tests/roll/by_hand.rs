@@ -111,6 +111,55 @@ fn two_lists_that_must_not_live_together_stop_everything_until_a_person_acts() {
     assert_eq!(world.size(), 5, "{}", world.message());
 }
 
+/// The template of a larger ensemble comes back while nobody looks, and pods are made from it.
+#[test]
+fn a_list_that_was_taken_back_is_not_put_back_again() {
+    for remade in [vec![0], vec![0, 1], vec![2]] {
+        let mut world = World::started(5);
+        let larger = world.template();
+        world.scale(3);
+        story(&mut world);
+        world.undo(larger);
+        for ordinal in &remade {
+            world.delete_pod(*ordinal);
+        }
+        let mut lists = vec![world.list()];
+        for _ in 0..200 {
+            world.reconcile();
+            if lists.last() != Some(&world.list()) {
+                lists.push(world.list());
+            }
+        }
+        let blocked = world.trouble().is_some();
+        // Two with the list of five are no majority of it, but the third alone is none of three either.
+        assert_eq!(
+            blocked,
+            remade.len() == 2,
+            "{remade:?}: {}",
+            world.message()
+        );
+        assert!(lists.len() <= 2, "{remade:?}: {lists:?}");
+        if !blocked {
+            assert_eq!((world.list().as_str(), world.size()), ("1,2,3", 3));
+        }
+    }
+}
+
+#[test]
+fn a_foreign_list_that_everybody_who_stays_runs_removes_nobody() {
+    let mut world = World::started(3);
+    let first = world.template();
+    world.scale(5);
+    story(&mut world);
+    world.undo(first);
+    for ordinal in [0, 1, 2] {
+        world.delete_pod(ordinal);
+    }
+    story(&mut world);
+    assert_eq!(world.trouble().unwrap().0, "UnknownState");
+    assert_eq!(world.restarts().len(), 5, "{}", world.message());
+}
+
 #[test]
 fn a_restart_that_is_no_longer_asked_for_is_no_other_request() {
     let mut world = World::started(3);
