@@ -227,7 +227,7 @@ fn plan_existing(
     let growth = growth::plan(ensemble, observation, set.replicas);
     let observing = &observation.observers.pods;
     let full = disks::nearly_full(observation.pods.iter().chain(observing));
-    report.volumes(growth.under_way, growth.trouble.or(full));
+    report.volumes(growth.under_way, growth.trouble.into_iter().chain(full));
     report.loss(&loss);
     let mut used: Vec<&str> = observation
         .pods

@@ -180,9 +180,15 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
             "No member leads: clients cannot read or write. Members elect a leader as soon as a majority of them can talk to each other.",
         )
     };
-    let failed = failure.map(|f| Trouble {
-        reason: Reason::ApplyFailed,
-        message: format!("{f}. It is tried again."),
+    let failed = failure.map(|f| {
+        let mut failed = Trouble {
+            reason: Reason::ApplyFailed,
+            message: format!("{f}. It is tried again."),
+        };
+        if let Some(trouble) = &report.trouble {
+            failed.also(trouble);
+        }
+        failed
     });
     let degraded = match failed.as_ref().or(report.trouble.as_ref()) {
         Some(t) => condition(ConditionType::Degraded, true, t.reason, &t.message),

@@ -299,6 +299,17 @@ fn a_nearly_full_volume_is_told_before_it_hurts() {
     );
     // It serves all the same.
     assert!(world.message().starts_with("All "), "{}", world.message());
+
+    // Not hidden by what is worse.
+    world.crash(2);
+    world.wait(120);
+    world.reconcile();
+    let (reason, message) = world.trouble().unwrap();
+    assert_eq!(reason, "MemberDown");
+    assert!(
+        message.contains(". Also: the data volume of zk-0 is 87 % full"),
+        "{message}"
+    );
 }
 
 #[test]

@@ -87,14 +87,8 @@ fn failed_projection(status: &LeaderElectionStatus) -> Option<&Condition> {
 }
 
 fn event(type_: EventType, reason: EventReason, action: &str, mut note: String) -> Event {
-    // The API takes at most 1 kB.
-    if note.len() > 1000 {
-        let end = (0..=1000)
-            .rev()
-            .find(|&at| note.is_char_boundary(at))
-            .unwrap_or(0);
-        note.truncate(end);
-    }
+    // The API server refuses notes of more than 1 kB.
+    note.truncate(note.floor_char_boundary(1000));
     Event {
         type_,
         reason: reason.as_str().to_owned(),

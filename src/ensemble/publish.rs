@@ -133,7 +133,7 @@ pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, 
             type_: note.type_,
             reason: note.reason.to_owned(),
             // The API server refuses notes of more than 1 kB.
-            note: Some(note.note.chars().take(1000).collect()),
+            note: Some(note.note[..note.note.floor_char_boundary(1000)].to_owned()),
             action: note.action.to_owned(),
             secondary: note.pod.map(|name| ObjectReference {
                 api_version: Some("v1".to_owned()),

@@ -217,7 +217,8 @@ pub enum ConditionType {
     Available,
     /// The operator is carrying out a change.
     Progressing,
-    /// Something is wrong that a person should know.
+    /// Something is wrong that a person should know. Of several, the gravest gives the reason; the message
+    /// tells of the others too.
     Degraded,
     /// The ZooKeeper release has no known vulnerability and loses nothing.
     VersionRecommended,

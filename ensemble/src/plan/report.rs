@@ -131,6 +131,14 @@ pub struct Trouble {
     pub message: String,
 }
 
+impl Trouble {
+    /// Tells of trouble of less weight too: the reason stays, and nothing is hidden behind it.
+    pub fn also(&mut self, less: &Self) {
+        let end = if self.message.ends_with('.') { "" } else { "." };
+        self.message = format!("{}{end} Also: {}", self.message, less.message);
+    }
+}
+
 /// One member in the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
@@ -217,12 +225,17 @@ impl Report {
     }
 
     /// Adds what is to be said of volumes. Trouble with members comes first: it hurts already.
-    pub fn volumes(&mut self, growing: Option<String>, trouble: Option<Trouble>) {
+    pub fn volumes(&mut self, growing: Option<String>, troubles: impl Iterator<Item = Trouble>) {
         if let (Some(growing), Phase::Ready) = (&growing, self.phase) {
             self.message = format!("{} {growing}", self.message);
         }
         self.growing = growing;
-        self.trouble = self.trouble.take().or(trouble);
+        for trouble in troubles {
+            match &mut self.trouble {
+                Some(graver) => graver.also(&trouble),
+                None => self.trouble = Some(trouble),
+            }
+        }
     }
 
     /// A report of trouble.
