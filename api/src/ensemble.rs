@@ -98,20 +98,22 @@ pub const MAX_NAME_LENGTH: usize = 40;
         priority = 1
     ),
     validation = Rule::new("self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
-        .message("the name of an ensemble becomes the name of Services and pods: use at most 40 lower-case letters, digits and '-', starting with a letter")
+        .message("the name of an ensemble becomes the name of Services and pods: use at most 40 lower-case letters, digits and '-', starting with a letter"),
+    validation = Rule::new("quantity(has(self.spec.storage) && has(self.spec.storage.size) ? (type(self.spec.storage.size) == int ? string(self.spec.storage.size) : self.spec.storage.size) : '8Gi').compareTo(quantity(has(oldSelf.spec.storage) && has(oldSelf.spec.storage.size) ? (type(oldSelf.spec.storage.size) == int ? string(oldSelf.spec.storage.size) : oldSelf.spec.storage.size) : '8Gi')) >= 0 || has(oldSelf.status) && has(oldSelf.status.storage) && has(oldSelf.status.storage.size) && quantity(has(self.spec.storage) && has(self.spec.storage.size) ? (type(self.spec.storage.size) == int ? string(self.spec.storage.size) : self.spec.storage.size) : '8Gi').compareTo(quantity(oldSelf.status.storage.size)) >= 0")
+        .message("storage.size cannot shrink: no volume can. Ask for the size that the claims ask for, or more")
+        .field_path(".spec.storage.size"),
+    validation = Rule::new("!(has(self.spec.storage) && has(self.spec.storage.transactionLog) && has(oldSelf.spec.storage) && has(oldSelf.spec.storage.transactionLog)) || quantity(has(self.spec.storage) && has(self.spec.storage.transactionLog) && has(self.spec.storage.transactionLog.size) ? (type(self.spec.storage.transactionLog.size) == int ? string(self.spec.storage.transactionLog.size) : self.spec.storage.transactionLog.size) : '8Gi').compareTo(quantity(has(oldSelf.spec.storage) && has(oldSelf.spec.storage.transactionLog) && has(oldSelf.spec.storage.transactionLog.size) ? (type(oldSelf.spec.storage.transactionLog.size) == int ? string(oldSelf.spec.storage.transactionLog.size) : oldSelf.spec.storage.transactionLog.size) : '8Gi')) >= 0 || has(oldSelf.status) && has(oldSelf.status.storage) && has(oldSelf.status.storage.transactionLogSize) && quantity(has(self.spec.storage) && has(self.spec.storage.transactionLog) && has(self.spec.storage.transactionLog.size) ? (type(self.spec.storage.transactionLog.size) == int ? string(self.spec.storage.transactionLog.size) : self.spec.storage.transactionLog.size) : '8Gi').compareTo(quantity(oldSelf.status.storage.transactionLogSize)) >= 0")
+        .message("storage.transactionLog.size cannot shrink: no volume can. Ask for the size that the claims ask for, or more")
+        .field_path(".spec.storage.transactionLog.size")
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("(has(self.idOffset) ? self.idOffset : 0) == (has(oldSelf.idOffset) ? oldSelf.idOffset : 0)")
         .message("idOffset is immutable: it is part of every member's identity on its volume"),
-    validation = Rule::new("quantity(has(self.storage) && has(self.storage.size) ? (type(self.storage.size) == int ? string(self.storage.size) : self.storage.size) : '8Gi').compareTo(quantity(has(oldSelf.storage) && has(oldSelf.storage.size) ? (type(oldSelf.storage.size) == int ? string(oldSelf.storage.size) : oldSelf.storage.size) : '8Gi')) >= 0")
-        .message("storage.size cannot shrink: no volume can. Ask for the present size or more"),
     validation = Rule::new("(has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : '') == (has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : '')")
         .message("storage.storageClassName is immutable: a StatefulSet cannot change its volume claims"),
     validation = Rule::new("(has(self.storage) && has(self.storage.transactionLog)) == (has(oldSelf.storage) && has(oldSelf.storage.transactionLog))")
         .message("storage.transactionLog is set when the ensemble is created, or never: a StatefulSet cannot change its volume claims"),
-    validation = Rule::new("!(has(self.storage) && has(self.storage.transactionLog)) || !(has(oldSelf.storage) && has(oldSelf.storage.transactionLog)) || quantity(has(self.storage.transactionLog.size) ? (type(self.storage.transactionLog.size) == int ? string(self.storage.transactionLog.size) : self.storage.transactionLog.size) : '8Gi').compareTo(quantity(has(oldSelf.storage.transactionLog.size) ? (type(oldSelf.storage.transactionLog.size) == int ? string(oldSelf.storage.transactionLog.size) : oldSelf.storage.transactionLog.size) : '8Gi')) >= 0")
-        .message("storage.transactionLog.size cannot shrink: no volume can. Ask for the present size or more"),
     validation = Rule::new("!(has(self.storage) && has(self.storage.transactionLog)) || !(has(oldSelf.storage) && has(oldSelf.storage.transactionLog)) || (has(self.storage.transactionLog.storageClassName) ? self.storage.transactionLog.storageClassName : '') == (has(oldSelf.storage.transactionLog.storageClassName) ? oldSelf.storage.transactionLog.storageClassName : '')")
         .message("storage.transactionLog.storageClassName is immutable: a StatefulSet cannot change its volume claims"),
 )]

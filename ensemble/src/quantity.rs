@@ -62,6 +62,18 @@ pub fn factor(suffix: &str) -> Option<(u128, u128)> {
     Some(if exponent < 0 { (1, power) } else { (power, 1) })
 }
 
+/// The size as Kubernetes writes it: in the largest binary unit that leaves no rest.
+pub fn exact(bytes: u64) -> String {
+    let units = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let mut unit = 0;
+    let mut rest = bytes;
+    while rest != 0 && rest.is_multiple_of(1024) && unit + 1 < units.len() {
+        rest /= 1024;
+        unit += 1;
+    }
+    format!("{rest}{}", units[unit])
+}
+
 /// A size for people, in a binary unit that leaves at most five digits.
 pub fn words(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
@@ -100,6 +112,19 @@ mod tests {
             ("99999999Ei", None),
         ] {
             assert_eq!(bytes(&Quantity(text.to_owned())), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_as_kubernetes_writes_them() {
+        for (bytes, expected) in [
+            (8 << 30, "8Gi"),
+            (3 << 29, "1536Mi"),
+            (1_000_000_000, "1000000000"),
+            (1 << 63, "8Ei"),
+            (0, "0"),
+        ] {
+            assert_eq!(exact(bytes), expected);
         }
     }
 

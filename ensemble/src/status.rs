@@ -5,10 +5,10 @@ use bellwether_api::ensemble::status::{ConditionType, DataLossAccepted, Observer
 use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::labels;
-use jiff::Timestamp;
 
 use crate::ids::Voters;
 use crate::observation::{Acceptance, Observation};
+use crate::plan::growth;
 use crate::plan::report::{Report, Trouble};
 
 /// What the status is made of.
@@ -22,12 +22,12 @@ pub struct StatusInput<'a> {
     pub version: Option<&'a str>,
     /// The ZooKeeper release that is wanted, if it is known.
     pub release: Option<&'a str>,
+    /// What was seen.
+    pub observation: &'a Observation,
     /// The report of the plan.
     pub report: &'a Report,
     /// What went wrong when the plan was carried out.
     pub failure: Option<&'a str>,
-    /// When it was observed.
-    pub now: Timestamp,
 }
 
 /// The status of an ensemble whose plan was made and carried out.
@@ -87,6 +87,7 @@ pub fn status(
                 node: m.node.clone(),
             })
             .collect(),
+        storage: growth::asked(input.observation),
         data_loss_accepted: report.accepted.as_ref().map(accepted),
         conditions: merge_conditions(
             old_conditions,
@@ -95,7 +96,7 @@ pub fn status(
                 .chain(input.release.map(version_recommended))
                 .collect(),
             input.generation,
-            input.now,
+            input.observation.now,
         ),
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Rule {
     program: Program,
     message: Option<String>,
     message_expression: Option<Program>,
+    /// The field below its place that it speaks of.
+    field: Option<Vec<String>>,
     /// Whether it compares with what was before.
     pub(crate) compares: bool,
 }
@@ -37,7 +39,7 @@ impl Rule {
     /// Compiles an item of `x-kubernetes-validations`.
     pub(crate) fn compile(rule: &Value) -> Result<Self, String> {
         let fields = rule.as_object().ok_or("a rule is no object")?;
-        let known = ["rule", "message", "messageExpression"];
+        let known = ["rule", "message", "messageExpression", "fieldPath"];
         let known = |key: &&String| {
             !known.contains(&key.as_str()) && !WITHOUT_MEANING.contains(&key.as_str())
         };
@@ -54,6 +56,7 @@ impl Rule {
             program,
             message: text("message").map(str::to_owned),
             message_expression: text("messageExpression").map(compile).transpose()?,
+            field: text("fieldPath").map(names).transpose()?,
         })
     }
 
@@ -106,6 +109,15 @@ fn environment() -> Result<Arc<Env>, String> {
 fn compile(source: &str) -> Result<Program, String> {
     let failed = |error| format!("the rule {:?} does not compile: {error}", shortened(source));
     environment()?.compile(source).map_err(failed)
+}
+
+/// The names of a `fieldPath` such as `.spec.size`. Those with keys in brackets are not known.
+fn names(path: &str) -> Result<Vec<String>, String> {
+    let dotted = path
+        .strip_prefix('.')
+        .filter(|dotted| !dotted.contains('['));
+    let dotted = dotted.ok_or_else(|| format!("lint does not know the fieldPath {path:?}"))?;
+    Ok(dotted.split('.').map(str::to_owned).collect())
 }
 
 /// The variables and the functions of Kubernetes' libraries that the language itself lacks.
@@ -280,11 +292,15 @@ impl Run {
             Ok(Some(message)) => format!("Invalid value: {message}"),
             Err(problem) => problem,
         };
-        // The object itself is named by no field; what its rules speak of is its name.
-        let path = if path.0.is_empty() && !rule.text.contains("self.spec") {
-            Path::of("metadata.name")
-        } else {
-            path.clone()
+        let path = match &rule.field {
+            Some(names) => names
+                .iter()
+                .fold(path.clone(), |path, name| path.field(name)),
+            // The object itself is named by no field; what its rules speak of is its name.
+            None if path.0.is_empty() && !rule.text.contains("self.spec") => {
+                Path::of("metadata.name")
+            }
+            None => path.clone(),
         };
         self.found.push(Problem::error(Source::Rule, path, message));
     }

@@ -162,9 +162,16 @@ impl Linter {
         old: Option<&Node>,
     ) -> Vec<Problem> {
         let mut problems = metadata::check(object);
-        let value = structure::check(schema, object, &mut problems);
-        // The present object was accepted once; only its values count.
-        let old = old.map(|old| structure::check(schema, old, &mut Vec::new()));
+        let mut value = structure::check(schema, object, &mut problems);
+        // The present object was accepted once; only its values count. A change of it keeps its status.
+        let old = old.map(|old| {
+            let mut before = structure::check(schema, old, &mut Vec::new());
+            if let Some(status) = old.get("status") {
+                before["status"] = status.to_json();
+                value["status"] = status.to_json();
+            }
+            before
+        });
         let mut rules = expression::Run::new(&problems);
         rules.check(schema, &value, old.as_ref());
         #[cfg(test)]

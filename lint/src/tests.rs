@@ -157,6 +157,40 @@ fn good_manifests_have_no_findings() {
 }
 
 #[test]
+fn a_size_may_be_set_back_to_what_the_claims_ask_for() {
+    let linter = Linter::new().unwrap();
+    let text = |size: &str, log: &str| {
+        format!(
+            "apiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: ZooKeeperEnsemble\n\
+             metadata: {{name: main}}\nspec:\n  replicas: 3\n  version: 3.9.5\n\
+             \x20 storage: {{size: {size}, transactionLog: {{size: {log}}}}}\n"
+        )
+    };
+    let claims = "status: {storage: {size: 8Gi, transactionLogSize: 1Gi}}\n";
+    let before = Existing::parse(&(text("80Gi", "10Gi") + claims)).unwrap();
+    let refused = |size: &str, log: &str| -> Vec<String> {
+        let report = linter.check(&text(size, log), &before);
+        report.findings.into_iter().map(|f| f.field).collect()
+    };
+    assert_eq!(refused("80Gi", "10Gi"), [""; 0]);
+    assert_eq!(refused("8Gi", "1024Mi"), [""; 0]);
+    assert_eq!(refused("8191Mi", "1Gi"), ["spec.storage.size"]);
+    assert_eq!(
+        refused("8Gi", "1023Mi"),
+        ["spec.storage.transactionLog.size"]
+    );
+    // Volumes that were kept may be larger than the spec. It can change otherwise all the same.
+    let larger = "status: {storage: {size: 9Gi, transactionLogSize: 9Gi}}\n";
+    let before = Existing::parse(&(text("8Gi", "8Gi") + larger)).unwrap();
+    assert!(
+        linter
+            .check(&text("8Gi", "8Gi"), &before)
+            .findings
+            .is_empty()
+    );
+}
+
+#[test]
 fn a_finding_has_a_place_a_field_and_a_sentence() {
     let linter = Linter::new().unwrap();
     let text = "# two\nkind: ConfigMap\napiVersion: v1\nmetadata: {name: a}\n---\napiVersion: zookeeper.bellwether.dev/v1alpha1\n\

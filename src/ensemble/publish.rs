@@ -46,9 +46,9 @@ pub(crate) async fn status(
             generation: ensemble.metadata.generation,
             version: valid.map(|v| v.version.as_str()),
             release: valid.and_then(|v| v.release.as_deref()),
+            observation: &gathered.observation,
             report,
             failure: failure.as_deref(),
-            now: gathered.observation.now,
         },
         ensemble.status.as_ref(),
     );

@@ -90,7 +90,7 @@ impl Reason {
             ),
             Self::VolumeCannotGrow => Guidance::new(
                 "Everything else goes on. It asks again when the StorageClass allows it.",
-                "Set `allowVolumeExpansion: true` in the StorageClass if its driver can.",
+                "Set `allowVolumeExpansion: true` in the StorageClass if its driver can, or set the size back.",
             )
             .more("volumecannotgrow-the-storageclass-does-not-let-volumes-grow"),
             Self::VolumeCannotShrink => Guidance::new(

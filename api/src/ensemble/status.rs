@@ -49,6 +49,9 @@ pub struct ZooKeeperEnsembleStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub members: Vec<MemberStatus>,
+    /// What the volume claims ask for. Absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<StorageStatus>,
     /// The last loss of data that a person accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_loss_accepted: Option<DataLossAccepted>,
@@ -76,6 +79,20 @@ pub struct DataLossAccepted {
     pub permitted: Vec<i32>,
     /// Whether the ensemble has served since, so that it permits nothing any more.
     pub over: bool,
+}
+
+/// What the volume claims ask for, which `spec.storage` cannot go below.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StorageStatus {
+    /// The largest size that a claim of a data volume asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub size: Option<String>,
+    /// The largest size that a claim of a transaction-log volume asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub transaction_log_size: Option<String>,
 }
 
 /// How many observers there are. They are counted nowhere else in the status.

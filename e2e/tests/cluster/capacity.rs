@@ -166,5 +166,20 @@ pub(crate) fn a_class_that_cannot_grow_is_told_and_harms_nothing(world: &World) 
         claim["spec"]["resources"]["requests"]["storage"] == "256Mi",
         "the claim is {claim}"
     );
-    Ok(())
+
+    let smaller = ensemble.try_patch(&json!({ "storage": { "size": "255Mi" } }))?;
+    let words = "spec.storage.size";
+    ensure!(
+        smaller.as_ref().is_err_and(|why| why.contains(words)),
+        "{smaller:?}"
+    );
+    ensemble.patch(&json!({ "storage": { "size": "256Mi" } }))?;
+    until("it is no trouble any more", PATIENCE, || {
+        let (degraded, reason, message) = ensemble.condition("Degraded")?;
+        if reason == "VolumeCannotGrow" {
+            Err(format!("{degraded} {reason}: {message}"))
+        } else {
+            Ok(())
+        }
+    })
 }

@@ -1,14 +1,14 @@
 //! Volumes that grow. A claim can be asked for more, never for less; the claim template of the
 //! StatefulSet keeps its size for good, so claims that it makes later grow like the first ones.
 
-use bellwether_api::ensemble::status::Reason;
+use bellwether_api::ensemble::status::{Reason, StorageStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::report::Trouble;
 use crate::desired::claims::ClaimSizes;
 use crate::desired::{self, DesiredObject};
 use crate::observation::{ClaimObservation, Observation, StatefulSetObservation};
-use crate::quantity::{bytes, words};
+use crate::quantity::{bytes, exact, words};
 use crate::validate::ValidEnsemble;
 
 /// What is to be done and said.
@@ -62,6 +62,20 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation, members: u16) -
         growth.trouble = growth.trouble.or(log.trouble);
     }
     growth
+}
+
+/// What the claims ask for, those of former members among them: no spec can ask for less.
+pub fn asked(observation: &Observation) -> Option<StorageStatus> {
+    let largest = |voters: &[ClaimObservation], observers: &[ClaimObservation]| {
+        let all = voters.iter().chain(observers).filter(|c| !c.terminating);
+        all.filter_map(|c| c.requested).max().map(exact)
+    };
+    let others = &observation.observers;
+    let asked = StorageStatus {
+        size: largest(&observation.claims, &others.claims),
+        transaction_log_size: largest(&observation.log_claims, &others.log_claims),
+    };
+    (asked != StorageStatus::default()).then_some(asked)
 }
 
 /// The claims of present members. Those of former members grow when these come back.
@@ -123,7 +137,7 @@ fn cannot_grow(stuck: &[&ClaimObservation], wanted: u64) -> Option<Trouble> {
         message: format!(
             "{} cannot grow to {}: StorageClass {class} does not have allowVolumeExpansion. \
              Everything else goes on; allow it there if the storage driver can, and the volumes \
-             grow.",
+             grow, or set the size back.",
             names.join(", "),
             words(wanted)
         ),
@@ -172,6 +186,21 @@ mod tests {
         let growth = plan_growth("storage.size", &size, of_members(claims, 3));
         let trouble = growth.trouble.map(|t| t.reason);
         (growth.requests.len(), growth.under_way.is_some(), trouble)
+    }
+
+    #[test]
+    fn the_largest_request_is_told() {
+        let mut observation = Observation::default();
+        assert_eq!(asked(&observation), None);
+        observation.claims = vec![claim(0, 8, 8, None), claim(1, 9, 8, None)];
+        observation.claims[1].terminating = true;
+        observation.observers.claims = vec![claim(0, 4, 4, None)];
+        observation.observers.log_claims = vec![claim(0, 2, 2, None)];
+        let told = StorageStatus {
+            size: Some("8Gi".to_owned()),
+            transaction_log_size: Some("2Gi".to_owned()),
+        };
+        assert_eq!(asked(&observation), Some(told));
     }
 
     #[test]
