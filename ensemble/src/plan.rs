@@ -13,6 +13,7 @@ pub mod permission;
 pub mod report;
 pub mod roll;
 mod runs;
+mod split;
 mod start;
 pub mod view;
 pub mod volumes;

@@ -3,7 +3,7 @@
 use bellwether_api::conditions::{ConditionStatus, NewCondition, merge_conditions};
 use bellwether_api::ensemble::status::{ConditionType, DataLossAccepted, ObserversStatus, Reason};
 use bellwether_api::ensemble::versions;
-use bellwether_api::ensemble::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
+use bellwether_api::ensemble::{MemberStatus, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::labels;
 
 use crate::ids::Voters;
@@ -38,11 +38,6 @@ pub fn status(
     let report = input.report;
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let ready = report.members.iter().filter(|m| m.role.serves()).count();
-    let leading: Vec<_> = report
-        .members
-        .iter()
-        .filter(|m| m.role == MemberRole::Leader)
-        .collect();
     let old_conditions = old.map(|o| o.conditions.as_slice()).unwrap_or_default();
     ZooKeeperEnsembleStatus {
         observed_generation: input.generation,
@@ -52,11 +47,7 @@ pub fn status(
         ready_replicas: count(ready),
         ready: Some(format!("{ready}/{}", report.members.len() + report.missing)),
         selector: Some(labels::voters_selector_string(input.name)),
-        leader: if let [one] = leading.as_slice() {
-            Some(one.pod.clone())
-        } else {
-            None
-        },
+        leader: report.leader().map(|m| m.pod.clone()),
         version: input.version.map(str::to_owned),
         config_revision: report.revision.as_ref().map(|r| r.name.clone()),
         voters: report
@@ -174,11 +165,20 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
             "A leader leads a majority; clients can read and write.",
         )
     } else {
+        let two = report.leading().len() > 1;
         condition(
             ConditionType::Available,
             false,
-            Reason::NoQuorum,
-            "No member leads: clients cannot read or write. Members elect a leader as soon as a majority of them can talk to each other.",
+            if two {
+                Reason::TwoLeaders
+            } else {
+                Reason::NoQuorum
+            },
+            if two {
+                "Two members say that they lead: what clients of one write, those of the other may not see."
+            } else {
+                "No member leads: clients cannot read or write. Members elect a leader as soon as a majority of them can talk to each other."
+            },
         )
     };
     let failed = failure.map(|f| {

@@ -1,7 +1,7 @@
 //! Telling people: the status, once and only if it differs, and events, best effort.
 
 use bellwether_api::ensemble::status::{ConditionType, Reason};
-use bellwether_api::ensemble::{MemberRole, Phase, ZooKeeperEnsembleStatus};
+use bellwether_api::ensemble::{Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::events::EventReason;
 use bellwether_api::{FIELD_MANAGER, GROUP, VERSION, ZooKeeperEnsemble};
 use bellwether_ensemble::plan::report::Report;
@@ -165,12 +165,7 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
     };
     let old = gathered.ensemble.status.as_ref();
     // Who reads them in this order reads a story: what was seen, what comes of it, what is done for it.
-    let leader = plan
-        .report
-        .members
-        .iter()
-        .find(|m| m.role == MemberRole::Leader);
-    if let (Some(leader), Some(old)) = (leader, old)
+    if let (Some(leader), Some(old)) = (plan.report.leader(), old)
         && old.leader.as_ref() != Some(&leader.pod)
     {
         let before = old

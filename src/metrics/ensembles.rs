@@ -8,7 +8,7 @@ use std::fmt::{self, Error};
 use std::sync::{Mutex, PoisonError};
 
 use bellwether_api::ensemble::status::ConditionType;
-use bellwether_api::ensemble::{MemberRole, Phase, ZooKeeperEnsembleStatus};
+use bellwether_api::ensemble::{Phase, ZooKeeperEnsembleStatus};
 use bellwether_ensemble::plan::report::{Report, Verdict, WaitingOn};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
@@ -137,7 +137,7 @@ impl Seen {
             }
         }
         let revision = report.revision.as_ref();
-        let leader = report.members.iter().find(|m| m.role == MemberRole::Leader);
+        let leader = report.leader();
         let serving = |members: &[bellwether_ensemble::plan::report::MemberReport]| {
             members.iter().filter(|m| m.role.serves()).count()
         };

@@ -59,6 +59,11 @@ impl Reason {
                 "It touches nothing, and looks again.",
                 "The message names what runs and was not made by this operator, or was changed by hand: put it back, or remove it.",
             ),
+            Self::TwoLeaders => Guidance::new(
+                "It restarts nobody. A leader that was replaced notices within seconds.",
+                "If it lasts, decide whose writes are kept, and give the others' members empty disks.",
+            )
+            .more("two-members-lead"),
             Self::VolumesLeftOver => Guidance::new(
                 "It creates no member.",
                 "Keep the claims of the last members and delete the others, or delete all of them to start with no data.",

@@ -297,6 +297,8 @@ pub enum Reason {
     InvalidSpec,
     /// What runs is not what the operator understands, so it does not touch it.
     UnknownState,
+    /// Two members say at the same time that they lead.
+    TwoLeaders,
     /// Volumes of an earlier ensemble are in the way.
     VolumesLeftOver,
     /// Too few of the last members have their volume.
@@ -325,7 +327,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::AllMembersServing,
         Self::QuorumServing,
         Self::NoQuorum,
@@ -339,6 +341,7 @@ impl Reason {
         Self::Paused,
         Self::InvalidSpec,
         Self::UnknownState,
+        Self::TwoLeaders,
         Self::VolumesLeftOver,
         Self::VolumesLost,
         Self::DisksLost,
@@ -369,6 +372,7 @@ impl Reason {
             Self::Paused => "Paused",
             Self::InvalidSpec => "InvalidSpec",
             Self::UnknownState => "UnknownState",
+            Self::TwoLeaders => "TwoLeaders",
             Self::VolumesLeftOver => "VolumesLeftOver",
             Self::VolumesLost => "VolumesLost",
             Self::DisksLost => "DisksLost",

@@ -13,6 +13,7 @@ use crate::plan::Step;
 use crate::plan::loss::Decision;
 use crate::plan::membership::Change;
 use crate::plan::roll::Roll;
+use crate::plan::split;
 use crate::plan::view::{Member, View};
 use crate::validate::ValidEnsemble;
 use jiff::SignedDuration;
@@ -224,6 +225,20 @@ impl Report {
         }
     }
 
+    /// The voters that say that they lead: one, if all is well.
+    pub fn leading(&self) -> Vec<&MemberReport> {
+        let leads = |m: &&MemberReport| m.role == MemberRole::Leader;
+        self.members.iter().filter(leads).collect()
+    }
+
+    /// The one that leads; `None` also when two say so.
+    pub fn leader(&self) -> Option<&MemberReport> {
+        match self.leading().as_slice() {
+            [one] => Some(one),
+            _ => None,
+        }
+    }
+
     /// Adds what is to be said of volumes. Trouble with members comes first: it hurts already.
     pub fn volumes(&mut self, growing: Option<String>, troubles: impl Iterator<Item = Trouble>) {
         if let (Some(growing), Phase::Ready) = (&growing, self.phase) {
@@ -308,6 +323,13 @@ pub fn compose(
         .trouble
         .clone()
         .or_else(|| trouble(view, waits || phase == Phase::Recovering));
+    let trouble = match (split::leaders(view), trouble) {
+        (Some(mut split), Some(less)) => {
+            split.also(&less);
+            Some(split)
+        }
+        (split, trouble) => split.or(trouble),
+    };
     let message = match (&trouble, phase) {
         (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => {
             trouble.message.clone()
@@ -444,6 +466,9 @@ fn away(view: &View<'_>) -> String {
         .map(|o| format!("the pod with ordinal {o} does not exist yet"))
         .collect();
     words.extend(view.members.values().filter(|m| !m.serves()).map(|m| {
+        if let Some(why) = split::cannot_follow(view, m) {
+            return why;
+        }
         let what = match &m.pod.server {
             _ if m.pod.terminating => "is being deleted",
             ServerReport::Looking => "looks for a leader",

@@ -42,7 +42,7 @@ impl Roll {
                 "Somebody else changed the server list in the StatefulSet's pod template, and {why}: two \
                  leaders could commit. Nothing is restarted or removed. Put the template back to the list \
                  of the members that serve, and delete the pods with the other one; docs/runbook.md says \
-                 how"
+                 how."
             ),
         });
     }

@@ -1,7 +1,5 @@
 //! What runs, told where nothing is planned: the spec is refused, or the state is not understood.
 
-use bellwether_api::ensemble::MemberRole;
-
 use super::report::{MemberReport, Report, Verdict, WaitingOn};
 use crate::ids::ServerId;
 use crate::observation::Observation;
@@ -22,8 +20,7 @@ impl Report {
         self.observers = observers.collect();
         let wanted = observation.observers.stateful_set.as_ref();
         self.observers_wanted = wanted.map_or(0, |s| s.replicas);
-        let leads = |m: &&MemberReport| m.role == MemberRole::Leader;
-        self.available = self.members.iter().filter(leads).count() == 1;
+        self.available = self.leader().is_some();
         let set = observation.stateful_set.as_ref();
         self.revision = set.and_then(|s| s.template.clone());
     }

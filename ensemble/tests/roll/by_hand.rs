@@ -176,3 +176,37 @@ fn a_restart_that_is_no_longer_asked_for_is_no_other_request() {
     story(&mut world);
     assert_eq!(world.restarts(), [3, 3, 3]);
 }
+
+#[test]
+fn two_leaders_are_told_and_nobody_restarts() {
+    let mut world = World::started(5);
+    world.elect(3);
+    world.configure("snapCount", "200000");
+    while world.look().is_none() {
+        world.reconcile().unwrap();
+    }
+    world.split(&[0, 1], Some(1));
+    assert_eq!(world.look(), None);
+    let (reason, message) = world.trouble().unwrap();
+    assert_eq!(reason, "TwoLeaders");
+    let words = [
+        "zk-1 (epoch 3, server list 1,2,3,4,5)",
+        "zk-2 (epoch 2, server list 1,2,3,4,5)",
+    ];
+    assert!(words.iter().all(|w| message.contains(w)), "{message}");
+}
+
+#[test]
+fn a_member_of_a_later_epoch_than_the_leader_is_told() {
+    let mut world = World::started(5);
+    world.elect(3);
+    world.reconcile();
+    world.wait(120);
+    world.split(&[0], None);
+    assert_eq!(world.look(), None);
+    let (reason, message) = world.trouble().unwrap();
+    assert_eq!(reason, "MemberDown");
+    let words = "zk-0 looks for a leader and cannot follow zk-2: it served in epoch 3";
+    assert!(message.contains(words), "{message}");
+    assert!(message.contains("after the leader's 2"), "{message}");
+}

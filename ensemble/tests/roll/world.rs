@@ -390,6 +390,25 @@ impl World {
         )
     }
 
+    /// These members leave the others, with a leader of their own or none, in a later epoch.
+    pub(crate) fn split(&mut self, ordinals: &[u16], leader: Option<u16>) {
+        for ordinal in ordinals {
+            let pod = self.pods.get_mut(ordinal).unwrap();
+            pod.following = leader.map(|o| ServerId(o + 1));
+            pod.unready = if leader.is_none() { 9 } else { 0 };
+            self.disks.insert(*ordinal, (self.epoch + 1) << 32);
+        }
+    }
+
+    /// What the operator would do now; the world stays as it is.
+    pub(crate) fn look(&mut self) -> Option<Step> {
+        let valid = validate(&self.ensemble, &self.context).unwrap();
+        let plan = plan(&valid, &self.observe());
+        let step = plan.step.clone();
+        self.last = Some(plan);
+        step
+    }
+
     /// One pass of the operator and one tick of the world. `None` when nothing moves any more.
     pub(crate) fn reconcile(&mut self) -> Option<String> {
         let valid = validate(&self.ensemble, &self.context).unwrap();
