@@ -93,7 +93,10 @@ fn detected(spec: &LeaderElectionSpec, detection: &Detection) -> NewCondition {
             (ConditionStatus::True, Reason::Detected, what)
         }
         Detection::Nothing { sequential: 0 } => {
-            let what = format!("{path} has no child that looks like a candidate.");
+            let what = format!(
+                "{path} has no child that looks like a candidate. Where the leader holds a node of its \
+                 own there, path has to be that node's."
+            );
             (ConditionStatus::False, Reason::NotDetected, what)
         }
         Detection::Nothing { sequential } => {
