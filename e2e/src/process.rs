@@ -87,21 +87,43 @@ impl Drop for Frozen {
     }
 }
 
-/// A pod that is cut off from everything: what it sends and what is sent to it is dropped without a
-/// word, until this is dropped.
+/// A pod that is cut off: what it sends or what is sent to it is dropped without a word, until this is
+/// dropped.
 #[derive(Debug)]
 pub struct Cut {
     /// The network of the pod, which outlives the process that it was found by.
     network: File,
+    /// A chain of iptables and what of it is dropped.
+    rules: Vec<Vec<String>>,
 }
 
 impl Cut {
-    /// Cuts off the pod of a process; `None` if the process has gone.
+    /// Cuts off the pod of a process from everything; `None` if the process has gone.
     pub fn off(process: &Process) -> Result<Option<Self>> {
+        Self::rules(process, &[&["INPUT"], &["OUTPUT"]])
+    }
+
+    /// Only what is sent to the pod is dropped.
+    pub fn deaf(process: &Process) -> Result<Option<Self>> {
+        Self::rules(process, &[&["INPUT"]])
+    }
+
+    /// Cuts it off from one address only.
+    pub fn between(process: &Process, address: &str) -> Result<Option<Self>> {
+        let (from, to) = (
+            ["INPUT", "--source", address],
+            ["OUTPUT", "--destination", address],
+        );
+        Self::rules(process, &[&from, &to])
+    }
+
+    fn rules(process: &Process, rules: &[&[&str]]) -> Result<Option<Self>> {
         let Ok(network) = File::open(format!("/proc/{}/ns/net", process.id)) else {
             return Ok(None);
         };
-        let cut = Self { network };
+        let words = |rule: &&[&str]| rule.iter().map(|&word| word.to_owned()).collect();
+        let rules = rules.iter().map(words).collect();
+        let cut = Self { network, rules };
         cut.filter("--append")?;
         Ok(Some(cut))
     }
@@ -112,14 +134,15 @@ impl Cut {
             std::process::id(),
             self.network.as_raw_fd()
         );
-        for chain in ["INPUT", "OUTPUT"] {
+        for rule in &self.rules {
             let status = Command::new("nsenter")
-                .args([&path, "--", "iptables", "--wait", change, chain])
+                .args([&path, "--", "iptables", "--wait", change])
+                .args(rule)
                 .args(["--jump", "DROP"])
                 .status()?;
             ensure!(
                 status.success(),
-                "iptables did not {change} the rule of {chain}: {status}"
+                "iptables did not {change} {rule:?}: {status}"
             );
         }
         Ok(())

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     servers: bool,
     /// Search long: real servers go through every size change ten times, with new random faults,
-    /// and elections go on for ten minutes while everything around them fails
+    /// and elections and an ensemble go on for ten minutes while everything around them fails
     #[arg(long)]
     long: bool,
     /// Leave the cluster running afterwards
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
 
 /// How often a long search goes through every size change on real servers.
 const LONG: u32 = 10;
-/// For how long everything fails around elections in a long search, in seconds.
+/// For how long everything fails around elections, and around an ensemble, in a long search, in seconds.
 const LONG_SOAK: &str = "600";
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";

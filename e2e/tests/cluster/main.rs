@@ -27,6 +27,7 @@ mod routing;
 mod scenarios;
 mod sizes;
 mod soak;
+mod storm;
 
 use std::process::ExitCode;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -64,6 +65,7 @@ const TESTS: &[Test] = tests![
     1 documents::the_official_recipe_with_and_without_acknowledgement,
     1 documents::a_second_node_of_one_session_is_shown_as_a_suspected_orphan,
     3 scenarios::scenario_13_scaling_waits_while_a_member_or_the_quorum_is_away,
+    5 storm::no_write_is_lost_whatever_fails,
     5 observers::observers_serve_reads_restart_first_and_never_count,
     5 changes::a_chain_is_paused_resumed_and_turned_round,
     1 changes::a_new_operator_does_not_touch_what_is_in_order,
