@@ -179,6 +179,13 @@ impl World {
         Ok(())
     }
 
+    /// Deletes objects that somebody makes again at once. `kubectl delete` would wait for ever for one
+    /// that is made again just after it looked: it compares uids only once.
+    pub fn take_away(&self, objects: &[&str]) -> Result<()> {
+        self.run(&[&["delete", "--wait=false"], objects].concat())
+            .map(drop)
+    }
+
     /// Waits until no pod of the namespace carries this name any more, or one with another uid does.
     pub fn wait_replaced(&self, pod: &str, uid: &str) -> Result<()> {
         until(

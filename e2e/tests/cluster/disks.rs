@@ -120,7 +120,21 @@ pub(crate) fn a_statefulset_deleted_by_hand_in_a_change_comes_back(world: &World
             None => Err("there is no pod main-1".to_owned()),
         }
     })?;
-    world.run(&["delete", "statefulset", "main", "--cascade=orphan"])?;
+    let uid = || {
+        let get = [
+            "get",
+            "statefulset",
+            "main",
+            "--output=jsonpath={.metadata.uid}",
+        ];
+        world.run(&get).map_err(|e| e.to_string())
+    };
+    let first = uid().map_err(anyhow::Error::msg)?;
+    world.take_away(&["statefulset/main", "--cascade=orphan"])?;
+    until("there is another StatefulSet", PATIENCE, || match uid()? {
+        same if same == first => Err(same),
+        _ => Ok(()),
+    })?;
     ensemble.wait_ready(3)?;
     load.finish(3)?.assert_safe()
 }
@@ -180,7 +194,7 @@ pub(crate) fn an_old_copy_of_a_volume_is_refused(world: &World) -> Result<()> {
     until_recorded(world, "1=1\n")?;
     shell("cp -r /data/version-2 /data/backup")?;
     let first = ensemble.uids();
-    world.run(&["delete", "pod", "main-0"])?;
+    world.take_away(&["pod/main-0"])?;
     until("it serves in the next epoch", PATIENCE, || {
         ensemble.is_ready(1).and_then(|()| {
             let again = ensemble.uids() != first;
@@ -202,7 +216,7 @@ pub(crate) fn an_old_copy_of_a_volume_is_refused(world: &World) -> Result<()> {
         }
     })?;
     // The way back to a backup of all members, as the runbook says.
-    world.run(&["delete", "configmap", "main-bootstrap"])?;
+    world.take_away(&["configmap/main-bootstrap"])?;
     until(
         "the permission is there again, and closed",
         PATIENCE,

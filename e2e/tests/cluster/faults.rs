@@ -45,8 +45,7 @@ pub(crate) fn the_operators_own_state_deleted_by_hand_heals_and_restarts_nothing
     let pods = ensemble.uids();
     let status = ensemble.status().map_err(anyhow::Error::msg)?;
     let revision = status["configRevision"].as_str().unwrap_or_default();
-    world.run(&[
-        "delete",
+    world.take_away(&[
         "service/main",
         "service/main-members",
         "poddisruptionbudget/main",
@@ -62,8 +61,10 @@ pub(crate) fn the_operators_own_state_deleted_by_hand_heals_and_restarts_nothing
         r#"{"status":{"phase":null,"leader":null,"members":null,"conditions":null,"voters":null}}"#,
     ];
     world.run(&clear)?;
-    let lease = ["-n", OPERATOR_NAMESPACE, "delete", "lease", "bellwether"];
-    world.kubectl.run(&lease)?;
+    let lease = ["lease", "bellwether", "--wait=false"];
+    world
+        .kubectl
+        .run(&[&["-n", OPERATOR_NAMESPACE, "delete"], &lease[..]].concat())?;
     until(
         "everything is there again",
         Duration::from_secs(120),

@@ -165,7 +165,7 @@ pub(crate) fn clients_find_an_ensemble_by_its_config_map(world: &World) -> Resul
     let found = world.kubectl.json(&get)?;
     ensure!(found["data"] == theirs["data"], "overwritten: {found}");
 
-    world.run(&["delete", "configmap", "main-client"])?;
+    world.take_away(&["configmap/main-client"])?;
     // Else it is looked at within a minute.
     world.run(&["annotate", "zke/main", "example.com/look=again"])?;
     ensemble.wait_ready(1)?;

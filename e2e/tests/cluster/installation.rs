@@ -135,7 +135,7 @@ fn the_log_filter_changes_without_a_restart(world: &World) -> Result<()> {
 
 /// Waits until an operator works for the ensemble: what is taken away by hand comes back.
 fn wait_taken_up(world: &World) -> Result<()> {
-    world.run(&["delete", "poddisruptionbudget", "main"])?;
+    world.take_away(&["poddisruptionbudget/main"])?;
     until("the disruption budget comes back", PATIENCE, || {
         let get = ["get", "poddisruptionbudget", "main"];
         world.run(&get).map(drop).map_err(|e| e.to_string())

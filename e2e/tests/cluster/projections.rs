@@ -276,7 +276,7 @@ pub(crate) fn a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind(
     ensure!(lease["spec"]["leaseTransitions"] == 1, "{lease}");
 
     // A Lease that was deleted by hand comes back.
-    world.run(&["delete", "lease", "app"])?;
+    world.take_away(&["lease/app"])?;
     wait_object(world, "lease", "app", held(second.clone()))?;
 
     // Without sight it is not renewed, and expires.

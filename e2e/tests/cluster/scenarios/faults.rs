@@ -178,7 +178,7 @@ pub(crate) fn scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume(
             other => Err(format!("{other:?}")),
         }
     })?;
-    world.run(&["delete", "service", "main-members"])?;
+    world.take_away(&["service/main-members"])?;
     let before = ensemble.uids();
     world.run(&["delete", "pods", "-l", MEMBERS, "--wait=false"])?;
     until("servers answer without names", PATIENCE, || {
