@@ -245,7 +245,7 @@ impl<'w> Ensemble<'w> {
             .uids()
             .remove(pod)
             .ok_or_else(|| anyhow!("there is no pod {pod}"))?;
-        self.world.run(&["delete", "pod", pod, "--wait=false"])?;
+        self.world.take_away(&["pod", pod])?;
         self.world.wait_replaced(pod, &uid)
     }
 

@@ -165,33 +165,20 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
             "A leader leads a majority; clients can read and write.",
         )
     } else {
-        let two = report.leading().len() > 1;
-        condition(
-            ConditionType::Available,
-            false,
-            if two {
-                Reason::TwoLeaders
-            } else {
-                Reason::NoQuorum
-            },
-            if two {
-                "Two members say that they lead: what clients of one write, those of the other may not see."
-            } else {
-                "No member leads: clients cannot read or write. Members elect a leader as soon as a majority of them can talk to each other."
-            },
-        )
-    };
-    let failed = failure.map(|f| {
-        let mut failed = Trouble {
-            reason: Reason::ApplyFailed,
-            message: format!("{f}. It is tried again."),
+        let (reason, message) = if report.leading().len() > 1 {
+            let message = "Two members say that they lead: what clients of one write, those of the other may not see.";
+            (Reason::TwoLeaders, message)
+        } else {
+            let message = "No member leads: clients cannot read or write. Members elect a leader as soon as a majority of them can talk to each other.";
+            (Reason::NoQuorum, message)
         };
-        if let Some(trouble) = &report.trouble {
-            failed.also(trouble);
-        }
-        failed
+        condition(ConditionType::Available, false, reason, message)
+    };
+    let failed = failure.map(|f| Trouble {
+        reason: Reason::ApplyFailed,
+        message: format!("{f}. It is tried again."),
     });
-    let degraded = match failed.as_ref().or(report.trouble.as_ref()) {
+    let degraded = match Trouble::all(failed.into_iter().chain(report.trouble.clone())) {
         Some(t) => condition(ConditionType::Degraded, true, t.reason, &t.message),
         None => {
             let message = if report.phase == Phase::Recovering {

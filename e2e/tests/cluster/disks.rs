@@ -163,7 +163,7 @@ pub(crate) fn a_member_that_lost_its_volume_comes_back_empty_and_syncs(
     let ensemble = world.small_ensemble(3)?;
     let load = Load::start(clients, ensemble, 3)?;
     let old = claims(world)?.remove("data-main-1").unwrap_or_default();
-    world.run(&["delete", "pvc", "data-main-1", "--wait=false"])?;
+    world.take_away(&["pvc/data-main-1"])?;
     ensemble.delete_pod("main-1")?;
     // The status says Ready until the operator sees that the pod went.
     let prepared = until("the empty member is prepared", PATIENCE, || {
@@ -203,7 +203,7 @@ pub(crate) fn an_old_copy_of_a_volume_is_refused(world: &World) -> Result<()> {
     })?;
     until_recorded(world, "1=2\n")?;
     shell("rm -rf /data/version-2 && mv /data/backup /data/version-2")?;
-    world.run(&["delete", "pod", "main-0", "--wait=false"])?;
+    world.take_away(&["pod/main-0"])?;
     until("the status says why", PATIENCE, || {
         let (degraded, reason, message) = ensemble.condition("Degraded")?;
         let good = degraded == "True"
@@ -228,7 +228,7 @@ pub(crate) fn an_old_copy_of_a_volume_is_refused(world: &World) -> Result<()> {
             }
         },
     )?;
-    world.run(&["delete", "pod", "main-0", "--wait=false"])?;
+    world.take_away(&["pod/main-0"])?;
     ensemble.wait_ready(1)
 }
 
@@ -270,9 +270,9 @@ pub(crate) fn a_lost_majority_of_disks_is_told_and_a_person_can_accept_it(
     let before = writes(&clients, ensemble)?;
     for ordinal in ["1", "2"] {
         let claim = format!("data-main-{ordinal}");
-        world.run(&["delete", "pvc", &claim, "--wait=false"])?;
+        world.take_away(&["pvc", &claim])?;
     }
-    world.run(&["delete", "pod", "main-1", "main-2", "--wait=false"])?;
+    world.take_away(&["pod/main-1", "pod/main-2"])?;
     let told = |words: &[&str]| {
         until("the status says what is lost", PATIENCE, || {
             let (degraded, reason, message) = ensemble.condition("Degraded")?;
@@ -367,8 +367,8 @@ pub(crate) fn a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused(
     }
 
     // Without its log a snapshot is an old copy.
-    world.run(&["delete", "pvc", "datalog-main-1", "--wait=false"])?;
-    world.run(&["delete", "pod", "main-1", "--wait=false"])?;
+    world.take_away(&["pvc/datalog-main-1"])?;
+    world.take_away(&["pod/main-1"])?;
     until("the status says what is lost", PATIENCE, || {
         let (degraded, reason, message) = ensemble.condition("Degraded")?;
         let words = ["main-1", "the transaction log volume is new"];
@@ -376,9 +376,8 @@ pub(crate) fn a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused(
         good.then_some(())
             .ok_or(format!("{degraded} {reason}: {message}"))
     })?;
-    let both = ["delete", "pvc", "data-main-1", "datalog-main-1"];
-    world.run(&[&both[..], &["--wait=false"]].concat())?;
-    world.run(&["delete", "pod", "main-1", "--wait=false"])?;
+    world.take_away(&["pvc/data-main-1", "pvc/datalog-main-1"])?;
+    world.take_away(&["pod/main-1"])?;
     ensemble.wait_ready(3)?;
     let after = writes(&clients, ensemble)?;
     ensure!(after == before, "{before} writes before, {after} after");

@@ -83,7 +83,7 @@ fn compare(world: &World, mut contests: Vec<Contest<'_>>) -> Result<()> {
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    world.run(&["delete", "pod", &leader, "--wait=false"])?;
+    world.take_away(&["pod", &leader])?;
     until("ZooKeeper has another leader", PATIENCE, || {
         let object = world.ensembles.get("main").unwrap_or_default();
         match object["status"]["leader"].as_str() {

@@ -119,7 +119,7 @@ pub(crate) fn the_volume_of_another_ensemble_is_refused(world: &World) -> Result
     let mark =
         r#"echo '{"ensemble":"elsewhere/other","serverId":1,"format":1}' > /data/bellwether.json"#;
     world.run(&["exec", "main-0", "-c", "zookeeper", "--", "sh", "-c", mark])?;
-    world.run(&["delete", "pod", "main-0", "--wait=false"])?;
+    world.take_away(&["pod/main-0"])?;
     until(
         "the member refuses the volume",
         Duration::from_secs(90),

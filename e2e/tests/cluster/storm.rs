@@ -1,5 +1,6 @@
 //! Everything fails, again and again and at once, while the user changes the ensemble.
 
+use std::any::Any;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -11,10 +12,10 @@ use bellwether_e2e::world::World;
 use fastrand::Rng;
 use serde_json::json;
 
-/// For how many seconds everything fails.
-const SECONDS: &str = "BELLWETHER_SOAK_SECONDS";
-/// That many otherwise.
-const SHORT: u64 = 60;
+use crate::soak;
+
+/// For how long everything fails where the search is not long.
+const SHORT: Duration = Duration::from_secs(60);
 /// The seed of the choices. What comes of them also depends on the moment.
 const SEED: &str = "BELLWETHER_SOAK_SEED";
 
@@ -22,12 +23,8 @@ const SIZES: [u16; 3] = [1, 3, 5];
 /// A container that was killed often is started again after five minutes.
 const PATIENCE: Duration = Duration::from_secs(420);
 
-/// What goes on for a while, and ends when it is dropped.
-#[derive(Debug)]
-enum Lasting {
-    Frozen(#[expect(dead_code, reason = "it is dropped")] Frozen),
-    Cut(#[expect(dead_code, reason = "it is dropped")] Cut),
-}
+/// What goes on for a while, and ends when it is dropped: [`Frozen`] or [`Cut`].
+type Lasting = Box<dyn Any>;
 
 /// What a user does, and what happens to servers and the operator.
 #[derive(Clone, Copy, Debug)]
@@ -65,16 +62,13 @@ const ACTS: [Act; 12] = [
 /// one of the others or hear nothing, one loses its disk, and the operator is killed. No acknowledged write
 /// is lost, never could two leaders commit, and in the end the ensemble is as it was asked for.
 pub(crate) fn no_write_is_lost_whatever_fails(world: &World) -> Result<()> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
-    let seconds: Option<u64> = number(SECONDS);
-    let other = || match seconds {
+    let long = soak::long();
+    let seed = match std::env::var(SEED).ok().and_then(|text| text.parse().ok()) {
+        Some(seed) => seed,
+        None if long.is_some() => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
         None => 1,
-        Some(_) => SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .map_or(1, |now| now.as_secs()),
     };
-    let seed = number(SEED).unwrap_or_else(other);
-    let time = Duration::from_secs(seconds.unwrap_or(SHORT));
+    let time = long.unwrap_or(SHORT);
     let ensemble = world.small_ensemble(3)?;
     let load = Load::start(world.clients()?, ensemble, 5)?;
     let mut storm = Storm {
@@ -82,7 +76,7 @@ pub(crate) fn no_write_is_lost_whatever_fails(world: &World) -> Result<()> {
         ensemble,
         choices: Rng::with_seed(seed),
         size: 3,
-        disks: 0,
+        disk_lost: false,
         lasting: Vec::new(),
     };
     let begin = Instant::now();
@@ -118,7 +112,7 @@ struct Storm<'w> {
     ensemble: Ensemble<'w>,
     choices: Rng,
     size: u16,
-    disks: u32,
+    disk_lost: bool,
     lasting: Vec<(Instant, Lasting)>,
 }
 
@@ -127,10 +121,18 @@ impl Storm<'_> {
         Duration::from_secs(self.choices.u64(range))
     }
 
-    /// Does one of it; `false` if it cannot be done now.
+    /// Does one of it, and does not wait until the operator has seen it; `false` if it cannot be done now.
     fn act(&mut self, act: Act) -> Result<bool> {
         let pods: Vec<(String, String)> = self.ensemble.uids().into_iter().collect();
-        let Some((pod, uid)) = self.choices.choice(&pods) else {
+        let chosen = self.choices.choice(&pods);
+        let chosen = match act {
+            Act::FreezeLeader => {
+                let status = self.ensemble.status().unwrap_or_default();
+                pods.iter().find(|(pod, _)| status["leader"] == **pod)
+            }
+            _ => chosen,
+        };
+        let Some((pod, uid)) = chosen else {
             return Ok(false);
         };
         let target = format!("zke/{}", self.ensemble.name());
@@ -160,22 +162,20 @@ impl Storm<'_> {
             }
             // One only: the next might be lost before the first one has its data again.
             Act::LoseDisk => {
-                if self.disks > 0 || self.size < 3 || self.ensemble.is_ready(self.size).is_err() {
+                if self.disk_lost || self.size < 3 || self.ensemble.is_ready(self.size).is_err() {
                     return Ok(false);
                 }
-                self.disks += 1;
+                self.disk_lost = true;
                 let claim = format!("pvc/data-{pod}");
-                self.world.run(&["delete", &claim, "--wait=false"])?;
+                self.world.take_away(&[&claim])?;
                 self.ensemble.delete_pod(pod)?;
             }
-            Act::FreezeLeader => {
-                let status = self.ensemble.status().unwrap_or_default();
-                let leader = pods.iter().find(|(pod, _)| status["leader"] == **pod);
-                return leader.map_or(Ok(false), |(_, uid)| self.fail(act, uid, &pods));
-            }
-            Act::Kill | Act::Freeze | Act::CutOff | Act::CutDeaf | Act::CutPair => {
-                return self.fail(act, uid, &pods);
-            }
+            Act::Kill
+            | Act::Freeze
+            | Act::FreezeLeader
+            | Act::CutOff
+            | Act::CutDeaf
+            | Act::CutPair => return self.fail(act, uid, &pods),
         }
         Ok(true)
     }
@@ -186,9 +186,11 @@ impl Storm<'_> {
         let Some(server) = process::of_pod(uid).into_iter().find(is_server) else {
             return Ok(false);
         };
-        let lasting = match act {
-            Act::Freeze | Act::FreezeLeader => Frozen::servers([uid]).ok().map(Lasting::Frozen),
-            Act::CutDeaf => Cut::deaf(&server)?.map(Lasting::Cut),
+        let lasting: Option<Lasting> = match act {
+            Act::Freeze | Act::FreezeLeader => {
+                Frozen::servers([uid]).ok().map(|f| Box::new(f) as _)
+            }
+            Act::CutDeaf => Cut::deaf(&server)?.map(|cut| Box::new(cut) as _),
             Act::CutPair => {
                 let others = pods.iter().filter(|(_, other)| other != uid);
                 let others: Vec<_> = others.collect();
@@ -198,9 +200,9 @@ impl Storm<'_> {
                 let Some(address) = object["status"]["podIP"].as_str() else {
                     return Ok(false);
                 };
-                Cut::between(&server, address)?.map(Lasting::Cut)
+                Cut::between(&server, address)?.map(|cut| Box::new(cut) as _)
             }
-            Act::CutOff => Cut::off(&server)?.map(Lasting::Cut),
+            Act::CutOff => Cut::off(&server)?.map(|cut| Box::new(cut) as _),
             _ => {
                 process::signal(&[server], "KILL");
                 return Ok(true);

@@ -133,10 +133,19 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Tells of trouble of less weight too: the reason stays, and nothing is hidden behind it.
-    pub fn also(&mut self, less: &Self) {
-        let end = if self.message.ends_with('.') { "" } else { "." };
-        self.message = format!("{}{end} Also: {}", self.message, less.message);
+    /// All of it in one, the gravest first: that gives the reason, and nothing is hidden behind it.
+    pub fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
+        troubles.into_iter().reduce(|graver, less| {
+            let end = if graver.message.ends_with('.') {
+                ""
+            } else {
+                "."
+            };
+            Self {
+                message: format!("{}{end} Also: {}", graver.message, less.message),
+                ..graver
+            }
+        })
     }
 }
 
@@ -245,12 +254,7 @@ impl Report {
             self.message = format!("{} {growing}", self.message);
         }
         self.growing = growing;
-        for trouble in troubles {
-            match &mut self.trouble {
-                Some(graver) => graver.also(&trouble),
-                None => self.trouble = Some(trouble),
-            }
-        }
+        self.trouble = Trouble::all(self.trouble.take().into_iter().chain(troubles));
     }
 
     /// A report of trouble.
@@ -323,13 +327,7 @@ pub fn compose(
         .trouble
         .clone()
         .or_else(|| trouble(view, waits || phase == Phase::Recovering));
-    let trouble = match (split::leaders(view), trouble) {
-        (Some(mut split), Some(less)) => {
-            split.also(&less);
-            Some(split)
-        }
-        (split, trouble) => split.or(trouble),
-    };
+    let trouble = Trouble::all(split::leaders(view).into_iter().chain(trouble));
     let message = match (&trouble, phase) {
         (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => {
             trouble.message.clone()

@@ -180,7 +180,7 @@ pub(crate) fn scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume(
     })?;
     world.take_away(&["service/main-members"])?;
     let before = ensemble.uids();
-    world.run(&["delete", "pods", "-l", MEMBERS, "--wait=false"])?;
+    world.take_away(&["pods", "-l", MEMBERS])?;
     until("servers answer without names", PATIENCE, || {
         let pods = ensemble.uids();
         let new = pods.iter().all(|(p, u)| before.get(p) != Some(u));
@@ -207,8 +207,8 @@ pub(crate) fn scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume(
 
     // The volume of ordinal 0 is lost with its pod.
     let (pod, claim) = (uid(&ensemble, "main-0")?, claims(world)?);
-    world.run(&["delete", "pvc", "data-main-0", "--wait=false"])?;
-    world.run(&["delete", "pod", "main-0", "--wait=false"])?;
+    world.take_away(&["pvc/data-main-0"])?;
+    world.take_away(&["pod/main-0"])?;
     world.wait_replaced("main-0", &pod)?;
     ensemble.wait_ready(3)?;
     load.wait_writes(10)?;
