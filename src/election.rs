@@ -49,8 +49,10 @@ use std::fmt;
 use std::future::Future;
 
 use kube::runtime::events::Reporter;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tracing::info;
+
+use crate::lease::Held;
 
 pub(crate) use metrics::Metrics;
 
@@ -98,7 +100,7 @@ impl fmt::Display for Key {
 
 /// Mirrors elections until `shutdown` completes.
 ///
-/// `lease` is true while this replica holds the operator's lease. Mirrors run on every replica, so
+/// `lease` says whether this replica holds the operator's lease. Mirrors run on every replica, so
 /// that a new holder need not read anything before it writes; only the holder writes.
 ///
 /// # Errors
@@ -108,7 +110,7 @@ impl fmt::Display for Key {
 pub(crate) async fn run(
     client: kube::Client,
     scope: Scope,
-    lease: watch::Receiver<bool>,
+    lease: Held,
     metrics: Metrics,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ mod creation;
 mod error;
 mod execute;
 mod gather;
+pub(crate) mod members;
 mod publish;
 mod volumes;
 
@@ -24,28 +25,31 @@ use kube::runtime::events::Reporter;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
 use kube::{Client, Resource, ResourceExt};
-use tokio::sync::watch;
 use tracing::field::{Empty, debug};
 use tracing::{Instrument as _, Span, info_span};
 
 use crate::backoff::Backoff;
+use crate::lease::Held;
 use crate::metrics::Metrics;
 use crate::scoped::api;
 use crate::traces::SPANS;
 use creation::Creation;
 use error::Error;
 use execute::Outcome;
+use members::Members;
 
 /// What every reconcile of an ensemble uses.
 pub(crate) struct Context {
     /// The API server.
     pub client: Client,
+    /// The members, to ask.
+    pub members: Arc<dyn Members>,
     /// What the operator contributes to every ensemble.
     pub contribution: Contribution,
     /// Who reports events.
     pub reporter: Reporter,
     /// True while this process holds the operator's lease.
-    pub lease: watch::Receiver<bool>,
+    pub lease: Held,
     /// Counters.
     pub metrics: Metrics,
     /// Retry times of ensembles whose last reconcile failed.

@@ -5,6 +5,7 @@
 //! holder's clock. The lease makes two working replicas rare, not impossible; what makes them
 //! harmless are the preconditions of every destructive write.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -21,6 +22,87 @@ const DURATION: Duration = Duration::from_secs(15);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How often the holder renews, and the others look.
 const PERIOD: Duration = Duration::from_secs(3);
+
+/// Whether this replica holds the lease, for everything that writes.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    held: watch::Receiver<bool>,
+    until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Held {
+    /// Whether this replica holds the lease now. A process that was frozen knows at once when it goes on
+    /// that its time is over, before the task that renews the lease has run.
+    pub(crate) fn is_held(&self) -> bool {
+        let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        *self.held.borrow() && until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Waits until the lease is taken or lost. An error means that neither can happen any more.
+    pub(crate) async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
+        self.held.changed().await
+    }
+
+    /// Waits until this replica holds the lease.
+    pub(crate) async fn acquired(&mut self) {
+        // An error means that the process ends.
+        let _ = self.held.wait_for(|held| *held).await;
+    }
+}
+
+/// The other end of [`Held`]: what the task that renews the lease says.
+#[derive(Debug)]
+pub(crate) struct Holder {
+    held: watch::Sender<bool>,
+    until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Holder {
+    /// Both ends. The lease is not held at first.
+    pub(crate) fn new() -> (Self, Held) {
+        let (sender, receiver) = watch::channel(false);
+        let until = Arc::new(Mutex::new(None));
+        let held = Held {
+            held: receiver,
+            until: Arc::clone(&until),
+        };
+        let held_by = Self {
+            held: sender,
+            until,
+        };
+        (held_by, held)
+    }
+
+    /// Both ends of a lease that is held for ever, or not at all.
+    #[cfg(test)]
+    pub(crate) fn held(is_held: bool) -> (Self, Held) {
+        let (holder, held) = Self::new();
+        if is_held {
+            holder.hold_for_ever();
+        }
+        (holder, held)
+    }
+
+    /// The lease is held for as long as a test takes.
+    #[cfg(test)]
+    pub(crate) fn hold_for_ever(&self) {
+        self.hold(Instant::now() + Duration::from_secs(1_000_000_000));
+    }
+
+    /// The lease is held until then.
+    pub(crate) fn hold(&self, until: Instant) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        self.held
+            .send_if_modified(|held| !std::mem::replace(held, true));
+    }
+
+    /// The lease is not held any more.
+    pub(crate) fn lose(&self) {
+        *self.until.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.held
+            .send_if_modified(|held| std::mem::replace(held, false));
+    }
+}
 
 /// One replica's view of the lease.
 pub(crate) struct Claim {
@@ -44,20 +126,22 @@ impl Claim {
 
     /// Waits for the lease, then holds it. `held` says so to everybody. Returns when the lease is
     /// lost, which ends the process: a fresh start knows nothing stale.
-    pub(crate) async fn hold(&mut self, held: &watch::Sender<bool>) {
+    pub(crate) async fn hold(&mut self, held: &Holder) {
         let mut renewed: Option<Instant> = None;
         loop {
+            let asked = Instant::now();
             match timeout(DEADLINE / 2, self.renew()).await {
                 Ok(Ok(true)) => {
                     if renewed.is_none() {
                         tracing::info!(lease = %self.name, identity = %self.identity, "holding the lease");
                     }
-                    renewed = Some(Instant::now());
-                    held.send_replace(true);
+                    // Others count from when the record was written, which is no earlier.
+                    renewed = Some(asked);
+                    held.hold(asked + DEADLINE);
                 }
                 Ok(Ok(false)) if renewed.is_some() => {
                     tracing::error!(lease = %self.name, "another replica holds the lease");
-                    held.send_replace(false);
+                    held.lose();
                     return;
                 }
                 Ok(Ok(false)) => {}
@@ -68,7 +152,7 @@ impl Claim {
             }
             if renewed.is_some_and(|r| r.elapsed() >= DEADLINE) {
                 tracing::error!(lease = %self.name, "the lease could not be renewed in time");
-                held.send_replace(false);
+                held.lose();
                 return;
             }
             sleep(if renewed.is_some() {
@@ -158,5 +242,25 @@ fn conflict_is_false<T>(result: Result<T, kube::Error>) -> Result<bool, kube::Er
         Ok(_) => Ok(true),
         Err(kube::Error::Api(s)) if s.is_conflict() || s.is_already_exists() => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replica_that_was_frozen_does_not_hold_the_lease_when_it_goes_on() {
+        let (holder, held) = Holder::new();
+        assert!(!held.is_held());
+        holder.hold(Instant::now() + DEADLINE);
+        assert!(held.is_held());
+        // The task that renews did not run in between either.
+        tokio::time::advance(DEADLINE * 2).await;
+        assert!(!held.is_held());
+        holder.hold(Instant::now() + DEADLINE);
+        assert!(held.is_held());
+        holder.lose();
+        assert!(!held.is_held());
     }
 }

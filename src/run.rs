@@ -1,21 +1,22 @@
-//! Starting and stopping: clients, lease, controllers, in this order and back.
+//! Starting and stopping the process: its client, its endpoints, and the operator.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use bellwether_ensemble::validate::Context as Contribution;
-use futures::future::join_all;
 use kube::Client;
-use kube::runtime::events::Reporter;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::arguments::Run;
-use crate::backoff::Backoff;
-use crate::lease::Claim;
-use crate::metrics::Metrics;
-use crate::{admin, election, ensemble, page};
+use crate::ensemble::members::Network;
+use crate::operator::{Operator, Settings, report, wait};
+use crate::{admin, page};
+
+/// How long the endpoints may take to stop.
+const ENDPOINTS_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the operator until it is told to stop or loses its lease.
 ///
@@ -24,10 +25,6 @@ use crate::{admin, election, ensemble, page};
 pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
     let client = client().await?;
     let (stop, stopped) = watch::channel(false);
-    let (held, lease) = watch::channel(false);
-    let elections = election::Metrics::default();
-    let metrics = Metrics::new(|registry| elections.register(registry));
-
     let namespaces = namespaces(&arguments.watch_namespaces)?;
     let page = arguments.page.then(|| {
         let operator = page::Operator {
@@ -41,100 +38,41 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             stopped.clone(),
         )
     });
-    let serving = tokio::spawn(admin::serve(
-        arguments.listen,
-        metrics.clone(),
-        page,
-        wait(stopped.clone()),
-    ));
-    let mut tasks = vec![serving];
-    // An election, its ensemble, its pods and its Secrets are all in one namespace, so that mirrors of
-    // several namespaces need not know of each other.
-    for namespace in &namespaces {
-        let scope = election::Scope {
-            namespace: namespace.clone(),
-            cluster_domain: arguments.cluster_domain.clone(),
-        };
-        tasks.push(tokio::spawn(election::run(
-            client.clone(),
-            scope,
-            lease.clone(),
-            elections.clone(),
-            wait(stopped.clone()),
-        )));
-    }
-    let context = Arc::new(ensemble::Context {
-        client: client.clone(),
+    let settings = Settings {
+        identity: arguments.identity.clone(),
+        lease_namespace: arguments.lease_namespace,
+        lease_name: arguments.lease_name,
+        namespaces,
         contribution: Contribution {
-            member_image: arguments.member_image.clone(),
-            cluster_domain: arguments.cluster_domain.clone(),
+            member_image: arguments.member_image,
+            cluster_domain: arguments.cluster_domain,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
-        reporter: Reporter {
-            controller: "bellwether".to_owned(),
-            instance: Some(arguments.identity.clone()),
-        },
-        lease: lease.clone(),
-        metrics,
-        backoff: Backoff::default(),
-        creation: Default::default(),
-    });
-    let mut claim = Claim::new(
-        client,
-        &arguments.lease_namespace,
-        &arguments.lease_name,
-        &arguments.identity,
-    );
+    };
+    let operator = Operator::new(settings, client, Arc::new(Network));
+    let serving = tokio::spawn(admin::serve(
+        arguments.listen,
+        operator.metrics().clone(),
+        page,
+        wait(stopped),
+    ));
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = %arguments.identity,
         namespaces = ?arguments.watch_namespaces,
         "bellwether started"
     );
-
-    let controller = async {
-        // Only the holder of the lease plans and acts.
-        let mut lease = lease.clone();
-        let _ = lease.wait_for(|held| *held).await;
-        context.metrics.lease(true);
-        let controllers = namespaces
-            .into_iter()
-            .map(|namespace| ensemble::run(context.clone(), namespace, wait(stopped.clone())));
-        join_all(controllers).await;
-    };
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let lost = {
-        tokio::pin!(controller);
-        let lost = tokio::select! {
-            _ = interrupt.recv() => false,
-            _ = terminate.recv() => false,
-            () = &mut controller => false,
-            () = claim.hold(&held) => true,
-        };
-        tracing::info!(lease_lost = lost, "stopping");
-        stop.send_replace(true);
-        if *lease.borrow() {
-            // A reconcile that is under way may finish; a new one does not start.
-            let grace = std::time::Duration::from_secs(10);
-            let _ = tokio::time::timeout(grace, controller).await;
+    let told = async {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
         }
-        lost
     };
-    held.send_replace(false);
-    if !lost {
-        claim.release().await;
-    }
-    let _ = tokio::time::timeout(std::time::Duration::from_secs(5), async {
-        for task in tasks {
-            match task.await {
-                Ok(Err(error)) => tracing::error!(%error, "a part of the operator failed"),
-                Err(error) => tracing::error!(%error, "a part of the operator failed"),
-                Ok(Ok(())) => {}
-            }
-        }
-    })
-    .await;
+    let lost = operator.run(told).await;
+    stop.send_replace(true);
+    let _ = tokio::time::timeout(ENDPOINTS_GRACE, report(vec![serving])).await;
     anyhow::ensure!(!lost, "the lease was lost; starting afresh");
     tracing::info!("stopped");
     Ok(())
@@ -156,17 +94,12 @@ fn namespaces(asked: &[String]) -> anyhow::Result<Vec<Option<String>>> {
     Ok(asked.into_iter().cloned().map(Some).collect())
 }
 
-async fn wait(mut stopped: watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is a stop too.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
-}
-
 async fn client() -> anyhow::Result<Client> {
     let mut config = kube::Config::infer().await.context(
         "cannot find a cluster: neither in-cluster configuration nor a kubeconfig works",
     )?;
     // A request that hangs must not hold up a reconcile for long; the next one asks again.
-    config.connect_timeout = Some(std::time::Duration::from_secs(5));
+    config.connect_timeout = Some(Duration::from_secs(5));
     config.default_retry = false;
     Client::try_from(config).context("cannot make a client for the cluster")
 }

@@ -153,9 +153,20 @@ pub fn bootstrap(ensemble: &ValidEnsemble, permission: &BootstrapPermission) -> 
     apply(ObjectKind::ConfigMap, name, metadata, body)
 }
 
+/// Reads the bootstrap ConfigMap, whose values `get` returns by key.
+pub fn parse_bootstrap<'a>(get: impl Fn(&str) -> Option<&'a str>) -> BootstrapPermission {
+    let until = get("until").and_then(|seconds| seconds.parse().ok());
+    BootstrapPermission {
+        initialize: get("initialize").and_then(|voters| voters.parse().ok()),
+        until: until.and_then(|seconds| Timestamp::from_second(seconds).ok()),
+        epochs: get("epochs").map(parse_epochs).unwrap_or_default(),
+        acceptance: get("accepted").and_then(parse_acceptance),
+    }
+}
+
 /// Reads the epochs of the bootstrap ConfigMap: a server id and an epoch in each line, such as `2=7`.
 /// A line that is none says nothing; the next observation of that server puts it right.
-pub fn parse_epochs(text: &str) -> BTreeMap<ServerId, u64> {
+fn parse_epochs(text: &str) -> BTreeMap<ServerId, u64> {
     text.lines()
         .filter_map(|line| line.split_once('='))
         .filter_map(|(id, epoch)| Some((ServerId(id.parse().ok()?), epoch.parse().ok()?)))
@@ -164,7 +175,7 @@ pub fn parse_epochs(text: &str) -> BTreeMap<ServerId, u64> {
 
 /// Reads the accepted loss of the bootstrap ConfigMap; `None` if there is none, or no sense in it: then
 /// nothing is accepted.
-pub fn parse_acceptance(text: &str) -> Option<Acceptance> {
+fn parse_acceptance(text: &str) -> Option<Acceptance> {
     let value: Value = serde_json::from_str(text).ok()?;
     let word = |key: &str| value[key].as_str();
     Some(Acceptance {

@@ -11,6 +11,7 @@
 
 pub mod creation;
 pub mod desired;
+pub mod execute;
 pub mod forecast;
 pub mod four_letter;
 pub mod ids;

@@ -185,6 +185,14 @@ impl ServerReport {
         }
     }
 
+    /// The voters that it judges quorums by, if it serves.
+    pub fn voters(&self) -> Option<&Voters> {
+        match self {
+            Self::Serving { voters, .. } => Some(voters),
+            Self::Looking | Self::Unreachable(_) => None,
+        }
+    }
+
     /// The last transaction that it saw, if it serves.
     pub fn zxid(&self) -> Option<u64> {
         match self {

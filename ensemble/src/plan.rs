@@ -5,6 +5,7 @@
 
 pub mod continuity;
 pub mod disks;
+pub mod facts;
 pub mod growth;
 pub mod loss;
 pub mod membership;
@@ -29,6 +30,7 @@ use crate::ids::ServerId;
 use crate::observation::{Acceptance, Observation, StatefulSetObservation};
 use crate::rules::Rules;
 use crate::validate::ValidEnsemble;
+use facts::Facts;
 use report::{Report, Trouble};
 use view::View;
 
@@ -53,6 +55,8 @@ pub struct Plan {
     pub last: Vec<DesiredObject>,
     /// The one disruptive step, if any.
     pub step: Option<Step>,
+    /// The facts that the step was decided on. The executor takes it only while they are the same.
+    pub facts: Facts,
     /// The loss of data that this plan accepts, because a person said so.
     pub accepted: Option<Acceptance>,
     /// What the plan says of every member, and why.
@@ -254,6 +258,7 @@ fn plan_existing(
         prune,
         last,
         step: roll.step.or_else(|| loss.step.clone()),
+        facts: Facts::of(ensemble.generation, observation),
         accepted: loss.acceptance.filter(|_| loss.is_new),
         report,
         requeue: match () {
@@ -272,6 +277,7 @@ impl Plan {
             prune: Vec::new(),
             last: Vec::new(),
             step: None,
+            facts: Facts::default(),
             accepted: None,
             report,
             requeue: LATER,

@@ -35,6 +35,8 @@ pub struct ValidEnsemble {
     pub namespace: String,
     /// Its unique id; owner references carry it.
     pub uid: String,
+    /// The generation of the spec, which the API server counts.
+    pub generation: Option<i64>,
     /// How many voting members it is to have: odd.
     pub size: u16,
     /// How many observers it is to have.
@@ -225,6 +227,7 @@ pub fn validate(
         release,
         namespace: ensemble.metadata.namespace.clone().unwrap_or_default(),
         uid: ensemble.metadata.uid.clone().unwrap_or_default(),
+        generation: ensemble.metadata.generation,
         name,
         size,
         observers: u16::try_from(observers).unwrap_or(0),

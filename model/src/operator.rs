@@ -2,6 +2,7 @@
 //! what its executor would write.
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::sync::Mutex;
 
 use bellwether_api::ensemble::{Config, MemberRole};
@@ -9,17 +10,23 @@ use bellwether_api::labels;
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 use bellwether_ensemble::desired::claims::ClaimSizes;
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, inputs_hash};
-use bellwether_ensemble::desired::{ObjectKind, Write, bootstrap_config_map, config};
+use bellwether_ensemble::desired::{
+    DesiredObject, ObjectKind, Write, bootstrap_config_map, config,
+};
+use bellwether_ensemble::execute::{self, execute};
 use bellwether_ensemble::observation::{
     BootstrapPermission, Observation, PodObservation, PodState, Revision, ServerReport,
     StatefulSetObservation,
 };
-use bellwether_ensemble::plan::{Plan, Step, plan_under};
+use bellwether_ensemble::plan::facts::Facts;
+use bellwether_ensemble::plan::{Step, plan_under};
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::{Context, ValidEnsemble, validate};
 use bellwether_ensemble::volume_report::{Usage, VolumeReport};
 use bellwether_ensemble::{ServerId, Voters};
+use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 
 use crate::state::{
     Disk, Expectation, MAX, Pass, Pod, Process, Set, State, Template, bit, members, number,
@@ -129,20 +136,24 @@ impl Operator {
     fn decide(&self, sight: &Sight) -> Option<Pass> {
         let ensemble = self.ensembles.get(&(sight.wanted, sight.content))?;
         let plan = plan_under(self.rules, ensemble, &self.observe(sight)?);
-        let (permit, set) = written(&plan, sight);
-        if set != sight.set || permit != sight.permit {
+        let mut pass = Execution {
+            facts: plan.facts.clone(),
+            sight,
+            permit: sight.permit,
+            set: sight.set,
+            live: live(sight),
+            restart: None,
+        };
+        // Nothing is waited for here, so the execution is over when it is polled once.
+        let _ = execute(&mut pass, "zk", &plan).now_or_never();
+        if pass.set != sight.set || pass.permit != sight.permit {
             return Some(Pass::Write {
-                permit,
-                set,
+                permit: pass.permit,
+                set: pass.set,
                 fresh: true,
             });
         }
-        plan.step
-            .map(|Step::RestartMember { id, expect, .. }| Pass::Restart {
-                ordinal: u8::try_from(id.0 - 1).unwrap_or(u8::MAX),
-                expect: Expectation::from(expect),
-                fresh: true,
-            })
+        pass.restart
     }
 
     fn revision(&self, template: Template) -> Option<Revision> {
@@ -258,31 +269,80 @@ fn report(ordinal: u8, pod: &Pod) -> ServerReport {
     }
 }
 
-/// The permission and the StatefulSet as the plan writes them.
-fn written(plan: &Plan, sight: &Sight) -> (u8, Set) {
-    let (mut permit, mut set) = (sight.permit, sight.set);
-    for object in &plan.objects {
-        if object.name == bootstrap_config_map("zk") {
-            let id = object.body["data"]["initialize"].as_str();
-            permit = id.and_then(|id| id.parse().ok()).unwrap_or(0);
-        }
-        if object.kind != ObjectKind::StatefulSet {
-            continue;
-        }
-        let spec = &object.body["spec"];
-        if let Some(replicas) = spec["replicas"].as_u64() {
-            set.replicas = u8::try_from(replicas).unwrap_or(u8::MAX);
-        }
-        if object.write == Write::Apply {
-            let notes = &spec["template"]["metadata"]["annotations"];
-            let list: Option<Voters> = notes[labels::VOTERS].as_str().and_then(|v| v.parse().ok());
-            let initialize = notes[INITIALIZE].as_str().and_then(|id| id.parse().ok());
-            set.template = Template {
-                list: list.map_or(0, |l| number(l.len())),
-                initialize: initialize.unwrap_or(0),
-                content: sight.content,
-            };
-        }
+/// One pass of the executor: what it writes and whom it restarts, if nothing happens in between.
+struct Execution<'a> {
+    facts: Facts,
+    sight: &'a Sight,
+    permit: u8,
+    set: Set,
+    live: Value,
+    restart: Option<Pass>,
+}
+
+/// The StatefulSet as far as the executor compares it: no hash of what was applied last, so it is always
+/// written, and its resource version moves with what the model keeps of it.
+fn live(sight: &Sight) -> Value {
+    json!({ "metadata": { "resourceVersion": version(sight.set) } })
+}
+
+fn version(set: Set) -> String {
+    format!("{set:?}")
+}
+
+impl execute::World for Execution<'_> {
+    type Error = Infallible;
+
+    fn may_act(&self) -> Result<(), Infallible> {
+        Ok(())
     }
-    (permit, set)
+
+    fn live(&self, _: ObjectKind, _: &str) -> Option<&Value> {
+        Some(&self.live)
+    }
+
+    async fn write(&mut self, object: &DesiredObject) -> Result<Option<String>, Infallible> {
+        let body = &object.body;
+        if object.name == bootstrap_config_map("zk") {
+            let id = body["data"]["initialize"].as_str();
+            self.permit = id.and_then(|id| id.parse().ok()).unwrap_or(0);
+        }
+        if object.kind == ObjectKind::StatefulSet {
+            let replicas = body["spec"]["replicas"].as_u64();
+            if let Some(replicas) = replicas {
+                self.set.replicas = u8::try_from(replicas).unwrap_or(u8::MAX);
+            }
+            if object.write == Write::Apply {
+                let notes = &body["spec"]["template"]["metadata"]["annotations"];
+                let list = notes[labels::VOTERS].as_str();
+                let list: Option<Voters> = list.and_then(|v| v.parse().ok());
+                let initialize = notes[INITIALIZE].as_str().and_then(|id| id.parse().ok());
+                self.set.template = Template {
+                    list: list.map_or(0, |l| number(l.len())),
+                    initialize: initialize.unwrap_or(0),
+                    content: self.sight.content,
+                };
+            }
+        }
+        Ok(Some(version(self.set)))
+    }
+
+    async fn facts(&mut self) -> Result<Option<Facts>, Infallible> {
+        Ok(Some(self.facts.clone()))
+    }
+
+    async fn take(&mut self, step: &Step) -> Result<bool, Infallible> {
+        let Step::RestartMember { id, expect, .. } = step;
+        self.restart = Some(Pass::Restart {
+            ordinal: u8::try_from(id.0 - 1).unwrap_or(u8::MAX),
+            expect: Expectation::from(*expect),
+            fresh: true,
+        });
+        Ok(true)
+    }
+
+    fn declined(&mut self, _: &Step, _: &str) {}
+
+    async fn prune(&mut self, _: &str) -> Result<(), Infallible> {
+        Ok(())
+    }
 }

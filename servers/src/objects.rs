@@ -7,14 +7,12 @@ use anyhow::{Context as _, Result, bail};
 use bellwether_api::labels;
 use bellwether_ensemble::desired::claims::data_claim;
 use bellwether_ensemble::desired::stateful_set::INITIALIZE;
-use bellwether_ensemble::desired::{
-    DesiredObject, ObjectKind, Write, parse_acceptance, parse_epochs, short_hash,
-};
+use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, parse_bootstrap, short_hash};
+use bellwether_ensemble::execute::objects::Objects as Written;
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, Revision, StatefulSetObservation,
 };
 use bellwether_ensemble::{ServerId, Voters};
-use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::kubelet::Node;
@@ -43,6 +41,7 @@ pub(crate) struct Objects {
     pub(crate) bootstrap: Option<BootstrapPermission>,
     pub(crate) revisions: BTreeSet<String>,
     claims: BTreeMap<u16, Claim>,
+    written: Written,
     uids: u32,
 }
 
@@ -104,8 +103,10 @@ impl Objects {
     }
 
     /// Removes a claim and its volume.
-    pub(crate) fn lose_claim(&mut self, node: &Node, ordinal: u16) -> Result<()> {
+    pub(crate) fn lose_claim(&mut self, node: &Node, ensemble: &str, ordinal: u16) -> Result<()> {
         self.claims.remove(&ordinal);
+        let kind = ObjectKind::PersistentVolumeClaim;
+        self.written.remove(kind, &data_claim(ensemble, ordinal));
         match fs::remove_dir_all(node.volume(ordinal)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),
@@ -113,39 +114,41 @@ impl Objects {
     }
 
     /// The pod that the StatefulSet no longer wants is gone: its claim stays or goes.
-    pub(crate) fn leave(&mut self, node: &Node, ordinal: u16) -> Result<()> {
+    pub(crate) fn leave(&mut self, node: &Node, ensemble: &str, ordinal: u16) -> Result<()> {
         match &self.set {
             Some(set) if set.retains => Ok(()),
-            _ => self.lose_claim(node, ordinal),
+            _ => self.lose_claim(node, ensemble, ordinal),
         }
     }
 
-    /// Writes the objects; whether the StatefulSet changed.
-    pub(crate) fn apply(&mut self, objects: &[DesiredObject], node: &Node) -> Result<bool> {
-        let mut changed = false;
-        for object in objects {
-            match (object.kind, object.write) {
-                (ObjectKind::ConfigMap, _) => self.write_files(object, node)?,
-                (ObjectKind::PersistentVolumeClaim, _) => self.write_claim(object)?,
-                (ObjectKind::StatefulSet, write) => changed |= self.write_set(object, write)?,
-                // Nothing here asks Services or budgets.
-                (ObjectKind::Service | ObjectKind::PodDisruptionBudget, _) => {}
-            }
+    /// The object of this kind and name.
+    pub(crate) fn live(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
+        self.written.get(kind, name)
+    }
+
+    /// Writes an object and returns its resource version.
+    pub(crate) fn write(&mut self, object: &DesiredObject, node: &Node) -> Result<String> {
+        match (object.kind, object.write) {
+            (ObjectKind::ConfigMap, _) => self.write_files(object, node)?,
+            (ObjectKind::PersistentVolumeClaim, _) => self.write_claim(object)?,
+            (ObjectKind::StatefulSet, write) => self.write_set(object, write)?,
+            // Nothing here asks Services or budgets.
+            (ObjectKind::Service | ObjectKind::PodDisruptionBudget, _) => {}
         }
-        Ok(changed)
+        Ok(self.written.write(object))
+    }
+
+    /// Removes a configuration revision.
+    pub(crate) fn prune(&mut self, node: &Node, revision: &str) -> Result<()> {
+        self.revisions.remove(revision);
+        self.written.remove(ObjectKind::ConfigMap, revision);
+        Ok(fs::remove_dir_all(node.revision(revision))?)
     }
 
     fn write_files(&mut self, object: &DesiredObject, node: &Node) -> Result<()> {
         let data = &object.body["data"];
         let directory = if object.name.ends_with("-bootstrap") {
-            let get = |key: &str| data[key].as_str().unwrap_or_default();
-            let until = get("until").parse().ok();
-            self.bootstrap = Some(BootstrapPermission {
-                initialize: get("initialize").parse().ok(),
-                until: until.and_then(|s| Timestamp::from_second(s).ok()),
-                epochs: parse_epochs(get("epochs")),
-                acceptance: parse_acceptance(get("accepted")),
-            });
+            self.bootstrap = Some(parse_bootstrap(|key| data[key].as_str()));
             node.bootstrap()
         } else if self.revisions.insert(object.name.clone()) {
             node.revision(&object.name)
@@ -172,7 +175,7 @@ impl Objects {
         Ok(())
     }
 
-    fn write_set(&mut self, object: &DesiredObject, write: Write) -> Result<bool> {
+    fn write_set(&mut self, object: &DesiredObject, write: Write) -> Result<()> {
         let body = &object.body;
         let spec = &body["spec"];
         let replicas = spec["replicas"]
@@ -181,9 +184,8 @@ impl Objects {
         let replicas = replicas.context("a StatefulSet without replicas")?;
         match (write, &mut self.set) {
             (Write::Merge, Some(set)) => {
-                let changed = set.replicas != replicas;
                 set.replicas = replicas;
-                Ok(changed)
+                Ok(())
             }
             (Write::Merge, None) => bail!("a patch of a StatefulSet that does not exist"),
             (Write::Apply, set) => {
@@ -194,10 +196,8 @@ impl Objects {
                     annotations: serde_json::from_value(body["metadata"]["annotations"].clone())?,
                     retains: policy == "Retain",
                 };
-                let same = |old: &Set| old.replicas == replicas && old.template == new.template;
-                let changed = !set.as_ref().is_some_and(same);
                 *set = Some(new);
-                Ok(changed)
+                Ok(())
             }
         }
     }

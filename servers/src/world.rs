@@ -10,15 +10,18 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use bellwether_api::ensemble::{MemberRole, Phase};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
-use bellwether_ensemble::desired::pod_name;
+use bellwether_ensemble::desired::{DesiredObject, ObjectKind, pod_name};
+use bellwether_ensemble::execute::{self, execute};
 use bellwether_ensemble::observation::{PodObservation, ServerReport};
-use bellwether_ensemble::plan::{Expect, Step, plan_under};
+use bellwether_ensemble::plan::facts::Facts;
+use bellwether_ensemble::plan::{Step, plan_under};
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::safety::holds_majority;
 use bellwether_ensemble::validate::{Context, invalid_message};
 use bellwether_ensemble::{Observation, Plan, ServerId, ValidEnsemble, Voters, validate};
 use futures::future::join_all;
 use jiff::Timestamp;
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -233,14 +236,9 @@ impl World {
         Ok(())
     }
 
-    /// Asks every server.
+    /// Asks every server, lets their probes see it, and watches for two leaders.
     async fn ask(&mut self) {
-        let questions = self.pods.values().map(|pod| {
-            let id = ServerId(pod.ordinal + 1);
-            let address = pod.address;
-            async move { (id, probe(address.into(), id).await) }
-        });
-        self.reports = join_all(questions).await.into_iter().collect();
+        self.ask_servers().await;
         for (id, report) in &self.reports {
             if let Some(pod) = self.pods.get_mut(&(id.0 - 1)) {
                 pod.probe(report);
@@ -248,6 +246,15 @@ impl World {
         }
         self.audit
             .round(self.reports.iter().map(|(id, report)| (*id, report)));
+    }
+
+    async fn ask_servers(&mut self) {
+        let questions = self.pods.values().map(|pod| {
+            let id = ServerId(pod.ordinal + 1);
+            let address = pod.address;
+            async move { (id, probe(address.into(), id).await) }
+        });
+        self.reports = join_all(questions).await.into_iter().collect();
     }
 
     async fn operate(&mut self) -> Result<()> {
@@ -262,13 +269,9 @@ impl World {
             );
             self.tell(&line);
         }
-        let changed = self.objects.apply(&plan.objects, &self.node)?;
-        if let (Some(step), false) = (&plan.step, changed) {
-            self.take(step).await;
-        }
-        for name in &plan.prune {
-            self.objects.revisions.remove(name);
-            fs::remove_dir_all(self.node.revision(name))?;
+        let outcome = execute(self, NAME, &plan).await;
+        if let Some(failure) = outcome.failure.or(outcome.refused) {
+            return Err(failure);
         }
         self.last = Some(plan);
         self.check()
@@ -334,33 +337,6 @@ impl World {
         }
     }
 
-    /// Takes the step with the executor's preconditions.
-    async fn take(&mut self, step: &Step) {
-        let Step::RestartMember {
-            uid,
-            resource_version,
-            id,
-            expect,
-            ..
-        } = step;
-        let now = probe(self.network.address(*id).into(), *id).await;
-        let holds = match (expect, &now) {
-            (Expect::Follower, ServerReport::Serving { role, .. }) => *role != MemberRole::Leader,
-            (Expect::Leader, ServerReport::Serving { role, .. }) => *role == MemberRole::Leader,
-            (Expect::Idle, report) => !matches!(report, ServerReport::Serving { .. }),
-            _ => false,
-        };
-        let same = |pod: &&mut Pod| {
-            pod.uid.to_string() == *uid && pod.resource_version.to_string() == *resource_version
-        };
-        if let Some(pod) = self.pods.get_mut(&(id.0 - 1)).filter(same)
-            && holds
-        {
-            pod.delete();
-            self.restarts += 1;
-        }
-    }
-
     /// The StatefulSet controller and the kubelets.
     fn controllers(&mut self) -> Result<()> {
         let Some(set) = self.objects.set.clone() else {
@@ -378,7 +354,7 @@ impl World {
         for ordinal in gone {
             self.pods.remove(&ordinal);
             if ordinal >= set.replicas {
-                self.objects.leave(&self.node, ordinal)?;
+                self.objects.leave(&self.node, NAME, ordinal)?;
             }
         }
         let valid = self.valid()?;
@@ -430,7 +406,7 @@ impl World {
         if let Some(mut pod) = self.pods.remove(&(id.0 - 1)) {
             pod.kill();
             pod.ended().await?;
-            self.objects.lose_claim(&self.node, pod.ordinal)?;
+            self.objects.lose_claim(&self.node, NAME, pod.ordinal)?;
         }
         Ok(())
     }
@@ -466,5 +442,53 @@ impl World {
             let _ = write!(text, "{id}:{role}{{{list}}} ");
         }
         text
+    }
+}
+
+impl execute::World for World {
+    type Error = anyhow::Error;
+
+    fn may_act(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn live(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
+        self.objects.live(kind, name)
+    }
+
+    async fn write(&mut self, object: &DesiredObject) -> Result<Option<String>> {
+        self.objects.write(object, &self.node).map(Some)
+    }
+
+    async fn facts(&mut self) -> Result<Option<Facts>> {
+        self.ask_servers().await;
+        let generation = self.ensemble.metadata.generation;
+        Ok(Some(Facts::of(generation, &self.observe())))
+    }
+
+    async fn take(&mut self, step: &Step) -> Result<bool> {
+        let Step::RestartMember {
+            uid,
+            resource_version,
+            id,
+            ..
+        } = step;
+        let same = |pod: &&mut Pod| {
+            pod.uid.to_string() == *uid && pod.resource_version.to_string() == *resource_version
+        };
+        let Some(pod) = self.pods.get_mut(&(id.0 - 1)).filter(same) else {
+            return Ok(false);
+        };
+        pod.delete();
+        self.restarts += 1;
+        Ok(true)
+    }
+
+    fn declined(&mut self, _: &Step, why: &str) {
+        self.tell(&format!("the restart is planned anew: {why}"));
+    }
+
+    async fn prune(&mut self, revision: &str) -> Result<()> {
+        self.objects.prune(&self.node, revision)
     }
 }

@@ -16,6 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::lease::Held;
 use bellwether_api::LeaderElection;
 use bellwether_api::election::Reason;
 use bellwether_election::projection::{Cast, Subject};
@@ -23,7 +24,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use kube::{Client, ResourceExt};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{Instrument as _, Span, info, warn};
 
@@ -93,7 +94,7 @@ impl Projector {
     pub(super) fn new(
         client: Client,
         scope: Scope,
-        lease: watch::Receiver<bool>,
+        lease: Held,
         notes: mpsc::Sender<Note>,
         metrics: Metrics,
     ) -> Self {
@@ -143,7 +144,7 @@ impl Projector {
     }
 
     fn holds_lease(&self) -> bool {
-        *self.tools.lease.borrow()
+        self.tools.lease.is_held()
     }
 
     /// Starts the watches as soon as the lease is held.

@@ -33,6 +33,7 @@ use super::metrics::{Metrics, Outcome};
 use super::noticed::Noticed;
 use super::pace::Pace;
 use super::publisher::Publisher;
+use crate::lease::Held;
 
 /// How many writes may be under way at the same time.
 const CONCURRENT_WRITES: usize = 8;
@@ -167,7 +168,7 @@ struct Writing {
 /// The writer of statuses.
 pub(super) struct Writer {
     client: Client,
-    lease: watch::Receiver<bool>,
+    lease: Held,
     publisher: Publisher,
     /// Whether statuses wait to be written.
     busy: watch::Sender<bool>,
@@ -182,7 +183,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn new(
         client: Client,
-        lease: watch::Receiver<bool>,
+        lease: Held,
         reporter: Reporter,
         views: mpsc::UnboundedSender<View>,
         metrics: Metrics,
@@ -215,7 +216,7 @@ impl Writer {
                 Some(done) = self.writes.next() => self.finish(done),
                 changed = lease.changed(), if lease_watched => {
                     lease_watched = changed.is_ok();
-                    debug!(held = *lease.borrow(), "the lease changed");
+                    debug!(held = lease.is_held(), "the lease changed");
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
@@ -225,7 +226,7 @@ impl Writer {
 
     /// The earliest time at which something may be written, if anything may.
     fn next_due(&self) -> Option<Instant> {
-        if !*self.lease.borrow() || self.writes.len() >= CONCURRENT_WRITES {
+        if !self.lease.is_held() || self.writes.len() >= CONCURRENT_WRITES {
             return None;
         }
         self.agenda.next()
@@ -498,7 +499,7 @@ impl Entry {
 /// and its resource version.
 async fn write(
     api: Api<LeaderElection>,
-    lease: watch::Receiver<bool>,
+    lease: Held,
     object: Arc<LeaderElection>,
     status: LeaderElectionStatus,
 ) -> Result<LeaderElection, WriteError> {
@@ -509,7 +510,7 @@ async fn write(
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
-    if !*lease.borrow() {
+    if !lease.is_held() {
         return Err(WriteError::NotHolder);
     }
     match patient(api.replace_status(&name, &params, &object)).await {

@@ -7,9 +7,7 @@ use std::time::Instant;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE, RESTART};
-use bellwether_ensemble::desired::{
-    ObjectKind, bootstrap_config_map, observers, parse_acceptance, parse_epochs,
-};
+use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map, observers, parse_bootstrap};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, ObserversObservation, PodObservation, PodState,
     Revision, ServerReport, StatefulSetObservation,
@@ -37,7 +35,6 @@ use super::Context;
 use super::error::Error;
 use super::volumes;
 use crate::traces::SPANS;
-use crate::zookeeper::probe;
 
 /// Everything that one reconcile read.
 pub(crate) struct Gathered {
@@ -151,7 +148,8 @@ async fn observe_pods(
             let mut observed = observe_pod(pod, ordinal);
             (observed.server, observed.volumes) = match address {
                 Some(address) => {
-                    futures::join!(timed(context, &name, address, id), volumes::ask(address))
+                    let volumes = context.members.volumes(address);
+                    futures::join!(timed(context, &name, address, id), volumes)
                 }
                 None => {
                     let why = "the pod has no address yet".to_owned();
@@ -172,7 +170,7 @@ async fn observe_pods(
 ))]
 async fn timed(context: &Context, pod: &str, address: IpAddr, id: ServerId) -> ServerReport {
     let since = Instant::now();
-    let report = probe(address, id).await;
+    let report = context.members.server(address, id).await;
     Span::current().record("bellwether.member.role", debug(report.role()));
     context.metrics.probed(&report, since.elapsed());
     report
@@ -459,20 +457,10 @@ fn resize(status: &PersistentVolumeClaimStatus) -> Option<String> {
 }
 
 fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
-    let get = |key: &str| {
-        map.data
-            .as_ref()
-            .and_then(|d| d.get(key))
-            .filter(|v| !v.is_empty())
-    };
-    BootstrapPermission {
-        initialize: get("initialize").and_then(|v| v.parse().ok()),
-        until: get("until")
-            .and_then(|v| v.parse().ok())
-            .and_then(|s| Timestamp::from_second(s).ok()),
-        epochs: get("epochs").map_or_else(BTreeMap::new, |v| parse_epochs(v)),
-        acceptance: get("accepted").and_then(|v| parse_acceptance(v)),
-    }
+    parse_bootstrap(|key| {
+        let value = map.data.as_ref()?.get(key)?;
+        (!value.is_empty()).then_some(value.as_str())
+    })
 }
 
 #[cfg(test)]

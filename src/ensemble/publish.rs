@@ -55,7 +55,7 @@ pub(crate) async fn status(
     let wanted = ensemble.spec.replicas;
     let metrics = &context.metrics;
     metrics.observe((&namespace, &name), wanted, report, &new);
-    if !needs_write(ensemble.status.as_ref(), &new) || !*context.lease.borrow() {
+    if !needs_write(ensemble.status.as_ref(), &new) || !context.lease.is_held() {
         return Ok(());
     }
     write_status(context, &namespace, &name, &new).await
@@ -123,6 +123,10 @@ struct Note {
 pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, outcome: &Outcome) {
     let reference = gathered.ensemble.object_ref(&());
     for note in notes(gathered, plan, outcome) {
+        // Another replica may have gone on since this pass began, and what it reports is newer.
+        if !context.lease.is_held() {
+            return;
+        }
         // A restart is logged before it is carried out.
         if note.action != RESTART {
             let (namespace, ensemble) = (&reference.namespace, &reference.name);

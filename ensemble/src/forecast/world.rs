@@ -4,9 +4,11 @@
 mod servers;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 
 use bellwether_api::ensemble::MemberRole;
 use bellwether_api::labels;
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -16,14 +18,16 @@ use super::{Event, difference};
 use crate::desired::claims::{DATA, LOG};
 use crate::desired::stateful_set::{INITIALIZE, restart_request};
 use crate::desired::{
-    DesiredObject, ObjectKind, Write, bootstrap_config_map, observers, parse_acceptance,
-    parse_epochs, short_hash,
+    DesiredObject, ObjectKind, Write, bootstrap_config_map, observers, parse_bootstrap, short_hash,
 };
+use crate::execute::objects::Objects;
+use crate::execute::{self, execute};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
     BootstrapPermission, ClaimObservation, Observation, ObserversObservation, PodObservation,
     PodState, Revision, ServerReport, StatefulSetObservation,
 };
+use crate::plan::facts::Facts;
 use crate::plan::{Plan, Step};
 use crate::quantity::bytes;
 use crate::validate::ValidEnsemble;
@@ -88,6 +92,7 @@ pub(super) struct World {
     revisions: BTreeMap<String, String>,
     epoch: u64,
     uids: u32,
+    objects: Objects,
 }
 
 fn revision(template: &Value) -> Option<Revision> {
@@ -254,43 +259,27 @@ impl World {
 
     /// One pass: what the plan says is done, and the world goes on.
     pub(super) fn pass(&mut self, ensemble: &ValidEnsemble, plan: &Plan) {
-        let mut set_changed = false;
-        for object in plan.objects.iter().chain(&plan.last) {
-            set_changed |= self.write(ensemble, object);
-        }
-        for name in &plan.prune {
-            self.revisions.remove(name);
-        }
-        // A changed template has to be seen before anything is judged by it.
-        if let Some(Step::RestartMember {
-            pod, id, reason, ..
-        }) = &plan.step
-            && !set_changed
-        {
-            self.restart(ensemble, pod, *id, reason);
-        }
+        let mut cluster = Cluster {
+            world: self,
+            ensemble,
+        };
+        // Nothing in this world is waited for, so the execution is over when it is polled once.
+        let _ = execute(&mut cluster, &ensemble.name, plan).now_or_never();
         self.tick(ensemble);
     }
 
-    /// Writes an object; whether a StatefulSet changed.
-    fn write(&mut self, ensemble: &ValidEnsemble, object: &DesiredObject) -> bool {
+    /// Writes an object.
+    fn write(&mut self, ensemble: &ValidEnsemble, object: &DesiredObject) {
         let body = &object.body;
         match object.kind {
             ObjectKind::ConfigMap if object.name == bootstrap_config_map(&ensemble.name) => {
-                let get = |key: &str| body["data"][key].as_str().unwrap_or_default();
-                let until = get("until").parse().ok();
-                self.bootstrap = Some(BootstrapPermission {
-                    initialize: get("initialize").parse().ok(),
-                    until: until.and_then(|s| Timestamp::from_second(s).ok()),
-                    epochs: parse_epochs(get("epochs")),
-                    acceptance: parse_acceptance(get("accepted")),
-                });
+                self.bootstrap = Some(parse_bootstrap(|key| body["data"][key].as_str()));
             }
             ObjectKind::ConfigMap => {
                 let voters = body["metadata"]["annotations"][labels::VOTERS].as_str();
                 // Another ConfigMap, such as the one for clients, is no configuration revision.
                 let Some(voters) = voters.and_then(|v| v.parse::<Voters>().ok()) else {
-                    return false;
+                    return;
                 };
                 let first = voters.iter().next();
                 let file = first.and_then(|id| body["data"][format!("zoo-{id}.cfg")].as_str());
@@ -304,11 +293,10 @@ impl World {
                 } else {
                     Part::Observers
                 };
-                return self.write_set(part, object);
+                self.write_set(part, object);
             }
             ObjectKind::Service | ObjectKind::PodDisruptionBudget => {}
         }
-        false
     }
 
     fn write_claim(&mut self, object: &DesiredObject) {
@@ -329,16 +317,17 @@ impl World {
         }
     }
 
-    fn write_set(&mut self, part: Part, object: &DesiredObject) -> bool {
+    fn write_set(&mut self, part: Part, object: &DesiredObject) {
         let spec = &object.body["spec"];
         let replicas = spec["replicas"]
             .as_u64()
             .and_then(|r| u16::try_from(r).ok());
         let replicas = replicas.unwrap_or_default();
         if object.write == Write::Merge {
-            let set = self.sets.get_mut(&part);
-            return set
-                .is_some_and(|set| std::mem::replace(&mut set.replicas, replicas) != replicas);
+            if let Some(set) = self.sets.get_mut(&part) {
+                set.replicas = replicas;
+            }
+            return;
         }
         let template = spec["template"].clone();
         let old = self.sets.get(&part).cloned();
@@ -360,7 +349,6 @@ impl World {
             sizes,
         };
         self.sets.insert(part, set);
-        changed || old.is_some_and(|old| old.replicas != replicas)
     }
 
     fn tell_template(&mut self, old: Option<&Value>, new: &Value) {
@@ -489,6 +477,50 @@ impl World {
             };
             self.pods.insert((part, ordinal), pod);
         }
+    }
+}
+
+/// The executor's view of this world.
+struct Cluster<'a> {
+    world: &'a mut World,
+    ensemble: &'a ValidEnsemble,
+}
+
+impl execute::World for Cluster<'_> {
+    type Error = Infallible;
+
+    fn may_act(&self) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn live(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
+        self.world.objects.get(kind, name)
+    }
+
+    async fn write(&mut self, object: &DesiredObject) -> Result<Option<String>, Infallible> {
+        self.world.write(self.ensemble, object);
+        Ok(Some(self.world.objects.write(object)))
+    }
+
+    async fn facts(&mut self) -> Result<Option<Facts>, Infallible> {
+        let observation = self.world.observe(self.ensemble);
+        Ok(Some(Facts::of(self.ensemble.generation, &observation)))
+    }
+
+    async fn take(&mut self, step: &Step) -> Result<bool, Infallible> {
+        let Step::RestartMember {
+            pod, id, reason, ..
+        } = step;
+        self.world.restart(self.ensemble, pod, *id, reason);
+        Ok(true)
+    }
+
+    fn declined(&mut self, _: &Step, _: &str) {}
+
+    async fn prune(&mut self, revision: &str) -> Result<(), Infallible> {
+        self.world.revisions.remove(revision);
+        self.world.objects.remove(ObjectKind::ConfigMap, revision);
+        Ok(())
     }
 }
 

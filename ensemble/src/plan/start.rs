@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
 
+use super::facts::Facts;
 use super::permission::{PERMISSION, closed, open_permission};
 use super::report::{Report, Trouble};
 use super::volumes::{self, Recorded};
@@ -72,6 +73,7 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
         prune: Vec::new(),
         last: vec![discovery::client_config(ensemble)],
         step: None,
+        facts: Facts::default(),
         accepted: None,
         report,
         requeue: SOON,

@@ -9,21 +9,26 @@ mod cluster;
 mod operator;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::fmt::Write as _;
 
 use bellwether_api::ensemble::{Config, MemberRole};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, restart_request};
-use bellwether_ensemble::desired::{ObjectKind, Write, parse_acceptance, parse_epochs, short_hash};
+use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, parse_bootstrap, short_hash};
+use bellwether_ensemble::execute::objects::Objects;
+use bellwether_ensemble::execute::{self, execute};
 use bellwether_ensemble::observation::{
     Acceptance, BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision,
     ServerReport, StatefulSetObservation,
 };
+use bellwether_ensemble::plan::facts::Facts;
 use bellwether_ensemble::plan::{Expect, Step};
 use bellwether_ensemble::safety::{can_join, holds_majority};
 use bellwether_ensemble::validate::Context;
 use bellwether_ensemble::volume_report::{Usage, VolumeReport};
 use bellwether_ensemble::{Observation, Plan, ServerId, Voters, plan, validate};
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -80,6 +85,7 @@ pub(crate) struct World {
     claim_uids: BTreeMap<u16, u32>,
     /// Members that fit on no node, by ordinal.
     homeless: BTreeSet<u16>,
+    objects: Objects,
 }
 
 fn template_revision(template: &Value) -> Revision {
@@ -132,6 +138,7 @@ impl World {
             stale_permission: false,
             claim_uids: BTreeMap::new(),
             homeless: BTreeSet::new(),
+            objects: Objects::default(),
         }
     }
 
@@ -203,7 +210,10 @@ impl World {
 
     /// Somebody puts an earlier pod template back, as `kubectl rollout undo` does.
     pub(crate) fn undo(&mut self, template: Value) {
-        self.set.as_mut().unwrap().template = template;
+        self.set.as_mut().unwrap().template = template.clone();
+        self.objects.edit(ObjectKind::StatefulSet, "zk", |set| {
+            set["spec"]["template"] = template;
+        });
         self.quiet = 0;
     }
 
@@ -244,6 +254,7 @@ impl World {
     /// The ensemble is deleted and created again, maybe with another size. Volumes stay.
     pub(crate) fn recreate(&mut self, replicas: i32) {
         self.set = None;
+        self.objects.clear();
         self.pods.clear();
         self.bootstrap = None;
         self.revisions.clear();
@@ -253,6 +264,7 @@ impl World {
     /// Somebody deletes the StatefulSet; the pods go with it, or stay.
     pub(crate) fn delete_set(&mut self, orphan: bool) {
         self.set = None;
+        self.objects.remove(ObjectKind::StatefulSet, "zk");
         if !orphan {
             self.pods.clear();
         }
@@ -262,6 +274,9 @@ impl World {
     /// A volume claim is lost, and with it the disk.
     pub(crate) fn lose_claim(&mut self, ordinal: u16) {
         self.claims.remove(&ordinal);
+        let claim = format!("data-zk-{ordinal}");
+        let kind = ObjectKind::PersistentVolumeClaim;
+        self.objects.remove(kind, &claim);
         self.claim_uids.remove(&ordinal);
         self.disks.remove(&ordinal);
         self.pods.remove(&ordinal);
@@ -416,13 +431,9 @@ impl World {
         let plan = plan(&valid, &observation);
         let before = self.fingerprint();
         let line = self.line(&plan);
-        let set_changed = self.apply(&plan);
-        if let (Some(step), false) = (&plan.step, set_changed) {
-            self.take(step);
-        }
-        for name in &plan.prune {
-            self.revisions.remove(name);
-        }
+        let name = self.ensemble.metadata.name.clone().unwrap();
+        // Nothing in this world is waited for, so the execution is over when it is polled once.
+        execute(self, &name, &plan).now_or_never().unwrap();
         self.last = Some(plan);
         self.tick();
         self.quiet = if before == self.fingerprint() {

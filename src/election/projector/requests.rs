@@ -19,11 +19,11 @@ use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::metrics::{Metrics, Outcome};
 use super::feed::Kind;
+use crate::lease::Held;
 
 /// How long one request to the API server may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +65,7 @@ pub(super) struct Owned {
 #[derive(Clone)]
 pub(super) struct Tools {
     pub(super) client: Client,
-    pub(super) lease: watch::Receiver<bool>,
+    pub(super) lease: Held,
     pub(super) metrics: Metrics,
 }
 
@@ -127,7 +127,7 @@ impl Tools {
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
         // The request is not sent before it is polled.
-        if !*self.lease.borrow() {
+        if !self.lease.is_held() {
             return Err(RequestError::NotHolder);
         }
         let result = self.read(request).await;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::*;
+use crate::lease::Holder;
 
 /// How long a test waits for something to happen, and for something not to happen.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -148,7 +149,7 @@ fn pod_path(name: &str) -> String {
 struct Bench {
     world: Shared,
     views: mpsc::UnboundedSender<View>,
-    lease: watch::Sender<bool>,
+    lease: Holder,
     notes: Mutex<mpsc::Receiver<Note>>,
 }
 
@@ -163,11 +164,11 @@ impl Bench {
         }
         let router = Router::new().fallback(answer).with_state(world.clone());
         let client = Client::new(router, "default");
-        let (lease, held) = watch::channel(held);
+        let (lease, is_held) = Holder::held(held);
         let (notes, told) = mpsc::channel(64);
         let (views, inbox) = mpsc::unbounded_channel();
         let scope = Scope::default();
-        let projector = Projector::new(client, scope, held, notes, Metrics::default());
+        let projector = Projector::new(client, scope, is_held, notes, Metrics::default());
         tokio::spawn(projector.run(inbox));
         Self {
             world,
@@ -286,14 +287,14 @@ async fn nothing_is_written_without_the_lease_and_everything_with_it() {
     bench.show(all(), Some("a"));
     sleep(QUIET).await;
     assert_eq!(bench.writes(), [""; 0]);
-    bench.lease.send_replace(true);
+    bench.lease.hold_for_ever();
     bench
         .until("a leads", |bench| {
             bench.get(LEASE)["spec"]["holderIdentity"] == "a"
         })
         .await;
     bench.reason("UpToDate").await;
-    bench.lease.send_replace(false);
+    bench.lease.lose();
     let writes = bench.writes();
     bench.show(all(), Some("b"));
     sleep(QUIET).await;
@@ -379,7 +380,7 @@ async fn what_an_election_left_goes_although_it_is_projected_to_nothing() {
     bench.show(Value::Null, None);
     sleep(QUIET).await;
     assert_eq!(bench.writes(), [""; 0]);
-    bench.lease.send_replace(true);
+    bench.lease.hold_for_ever();
     bench
         .until("its Lease is gone", |bench| {
             bench.get(&path("uid-1")).is_null()

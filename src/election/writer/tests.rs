@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::*;
+use crate::lease::Holder;
 use crate::traces::tests::{ALONE, Kept};
 
 /// How long a test waits for something to happen, and for something not to happen.
@@ -75,7 +76,7 @@ async fn answer(
 struct Bench {
     world: Shared,
     notes: mpsc::Sender<Note>,
-    lease: watch::Sender<bool>,
+    lease: Holder,
 }
 
 impl Bench {
@@ -85,14 +86,14 @@ impl Bench {
         world.lock().unwrap().edit(|_| {});
         let router = Router::new().fallback(answer).with_state(world.clone());
         let client = Client::new(router, "default");
-        let (lease, held) = watch::channel(held);
+        let (lease, is_held) = Holder::held(held);
         let (notes, inbox) = mpsc::channel(16);
         let reporter = Reporter {
             controller: "test".to_owned(),
             instance: None,
         };
         let (views, _) = mpsc::unbounded_channel();
-        tokio::spawn(Writer::new(client, held, reporter, views, Metrics::default()).run(inbox));
+        tokio::spawn(Writer::new(client, is_held, reporter, views, Metrics::default()).run(inbox));
         let bench = Self {
             world,
             notes,
@@ -244,9 +245,9 @@ async fn nothing_is_written_without_the_lease_and_at_once_with_it() {
     bench.see("a", 1).await;
     tokio::time::sleep(QUIET).await;
     assert_eq!(bench.asked("PUT"), 0);
-    bench.lease.send_replace(true);
+    bench.lease.hold_for_ever();
     bench.leads("a").await;
-    bench.lease.send_replace(false);
+    bench.lease.lose();
     bench.see("b", 2).await;
     tokio::time::sleep(QUIET).await;
     assert_eq!(bench.status().leader.unwrap().identity, "a");

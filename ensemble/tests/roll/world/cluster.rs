@@ -25,6 +25,8 @@ impl World {
                 if !set.retains {
                     self.disks.remove(&ordinal);
                     self.claims.remove(&ordinal);
+                    let kind = ObjectKind::PersistentVolumeClaim;
+                    self.objects.remove(kind, &format!("data-zk-{ordinal}"));
                 }
             }
             for ordinal in 0..set.replicas {

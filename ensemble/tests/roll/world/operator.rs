@@ -98,65 +98,68 @@ impl World {
         }
     }
 
-    /// Applies the objects; whether the StatefulSet changed.
-    pub(super) fn apply(&mut self, plan: &Plan) -> bool {
-        let mut changed = false;
-        for object in &plan.objects {
-            match (object.kind, object.write) {
-                (ObjectKind::ConfigMap, _) if object.name.ends_with("-bootstrap") => {
-                    let get = |key: &str| object.body["data"][key].as_str().unwrap_or_default();
-                    self.bootstrap = Some(BootstrapPermission {
-                        initialize: get("initialize").parse().ok(),
-                        until: get("until")
-                            .parse()
-                            .ok()
-                            .and_then(|s| Timestamp::from_second(s).ok()),
-                        epochs: parse_epochs(get("epochs")),
-                        acceptance: parse_acceptance(get("accepted")),
-                    });
-                }
-                (ObjectKind::ConfigMap, _) => {
-                    self.revisions.insert(object.name.clone());
-                }
-                (ObjectKind::PersistentVolumeClaim, _) => {
-                    if self.claims_frozen {
-                        continue;
-                    }
-                    let ordinal = object.name.rsplit('-').next().unwrap().parse().unwrap();
-                    let voters = &object.body["metadata"]["annotations"][labels::VOTERS];
-                    let voters = voters.as_str().unwrap().parse().unwrap();
-                    *self.claims.get_mut(&ordinal).unwrap() = Some(voters);
-                }
-                (ObjectKind::StatefulSet, Write::Merge) => {
-                    let replicas = object.body["spec"]["replicas"].as_u64().unwrap();
-                    let set = self.set.as_mut().unwrap();
-                    let replicas = u16::try_from(replicas).unwrap();
-                    changed |= set.replicas != replicas;
-                    set.replicas = replicas;
-                }
-                (ObjectKind::StatefulSet, Write::Apply) => {
-                    let body = &object.body;
-                    let annotations = body["metadata"]["annotations"].clone();
-                    let new = Set {
-                        replicas: u16::try_from(body["spec"]["replicas"].as_u64().unwrap())
-                            .unwrap(),
-                        template: body["spec"]["template"].clone(),
-                        annotations: serde_json::from_value(annotations).unwrap(),
-                        retains: body["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"]
-                            == "Retain",
-                    };
-                    changed |= self.set.as_ref().is_none_or(|old| {
-                        old.replicas != new.replicas || old.template != new.template
-                    });
-                    self.set = Some(new);
-                }
-                _ => {}
+    /// Keeps what an object says that this world acts on.
+    fn note(&mut self, object: &DesiredObject) {
+        let body = &object.body;
+        match (object.kind, object.write) {
+            (ObjectKind::ConfigMap, _) if object.name.ends_with("-bootstrap") => {
+                self.bootstrap = Some(parse_bootstrap(|key| body["data"][key].as_str()));
             }
+            (ObjectKind::ConfigMap, _) => {
+                self.revisions.insert(object.name.clone());
+            }
+            (ObjectKind::PersistentVolumeClaim, _) => {
+                let ordinal = object.name.rsplit('-').next().unwrap().parse().unwrap();
+                let voters = &body["metadata"]["annotations"][labels::VOTERS];
+                let voters = voters.as_str().unwrap().parse().unwrap();
+                *self.claims.get_mut(&ordinal).unwrap() = Some(voters);
+            }
+            (ObjectKind::StatefulSet, Write::Merge) => {
+                let replicas = body["spec"]["replicas"].as_u64().unwrap();
+                self.set.as_mut().unwrap().replicas = u16::try_from(replicas).unwrap();
+            }
+            (ObjectKind::StatefulSet, Write::Apply) => {
+                let annotations = body["metadata"]["annotations"].clone();
+                self.set = Some(Set {
+                    replicas: u16::try_from(body["spec"]["replicas"].as_u64().unwrap()).unwrap(),
+                    template: body["spec"]["template"].clone(),
+                    annotations: serde_json::from_value(annotations).unwrap(),
+                    retains: body["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"]
+                        == "Retain",
+                });
+            }
+            _ => {}
         }
-        changed
+    }
+}
+
+impl execute::World for World {
+    type Error = Infallible;
+
+    fn may_act(&self) -> Result<(), Infallible> {
+        Ok(())
     }
 
-    pub(super) fn take(&mut self, step: &Step) {
+    fn live(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
+        self.objects.get(kind, name)
+    }
+
+    async fn write(&mut self, object: &DesiredObject) -> Result<Option<String>, Infallible> {
+        if self.claims_frozen && object.kind == ObjectKind::PersistentVolumeClaim {
+            return Ok(None);
+        }
+        self.note(object);
+        Ok(Some(self.objects.write(object)))
+    }
+
+    async fn facts(&mut self) -> Result<Option<Facts>, Infallible> {
+        Ok(Some(Facts::of(
+            self.ensemble.metadata.generation,
+            &self.observe(),
+        )))
+    }
+
+    async fn take(&mut self, step: &Step) -> Result<bool, Infallible> {
         let Step::RestartMember {
             pod,
             uid,
@@ -172,5 +175,14 @@ impl World {
         *self.restarted.entry(ordinal).or_default() += 1;
         self.pods.remove(&ordinal);
         self.elections();
+        Ok(true)
+    }
+
+    fn declined(&mut self, _: &Step, _: &str) {}
+
+    async fn prune(&mut self, revision: &str) -> Result<(), Infallible> {
+        self.revisions.remove(revision);
+        self.objects.remove(ObjectKind::ConfigMap, revision);
+        Ok(())
     }
 }
