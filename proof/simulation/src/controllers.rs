@@ -1,0 +1,1 @@
+//! The controllers that Kubernetes brings along, as plain functions of the store.
