@@ -12,26 +12,32 @@ use tokio::net::TcpStream;
 
 /// How long a server may take for one answer. A server that cannot answer within this time is not
 /// one to rely on for a majority.
-const TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest answer that is read; `conf` of 13 servers has about 2 KiB.
-const MAX_ANSWER: u64 = 64 * 1024;
+pub(crate) const MAX_ANSWER: u64 = 64 * 1024;
 
-/// Asks the server at `address` for its role, its last transaction and its voters.
+/// Asks a server for its role, its last transaction and its voters; `ask` asks it for a word.
 ///
 /// A server that answers under another id than `id` is not the member that it is taken for; the
 /// address of a pod that is gone may belong to another pod by now.
-pub(crate) async fn probe(address: IpAddr, id: ServerId) -> ServerReport {
-    match try_probe(address, id).await {
+pub(crate) async fn probe_by<A>(id: ServerId, ask: impl Fn(&'static str) -> A) -> ServerReport
+where
+    A: Future<Output = anyhow::Result<String>>,
+{
+    match try_probe(id, ask).await {
         Ok(report) => report,
         Err(error) => ServerReport::Unreachable(error.to_string()),
     }
 }
 
-async fn try_probe(address: IpAddr, id: ServerId) -> anyhow::Result<ServerReport> {
-    let Some(serving) = parse_srvr(&ask(address, "srvr").await?)? else {
+async fn try_probe<A>(id: ServerId, ask: impl Fn(&'static str) -> A) -> anyhow::Result<ServerReport>
+where
+    A: Future<Output = anyhow::Result<String>>,
+{
+    let Some(serving) = parse_srvr(&ask("srvr").await?)? else {
         return Ok(ServerReport::Looking);
     };
-    let Some(configuration) = parse_conf(&ask(address, "conf").await?)? else {
+    let Some(configuration) = parse_conf(&ask("conf").await?)? else {
         return Ok(ServerReport::Looking);
     };
     if configuration.id != id {
@@ -42,10 +48,6 @@ async fn try_probe(address: IpAddr, id: ServerId) -> anyhow::Result<ServerReport
         zxid: serving.zxid,
         voters: configuration.voters,
     })
-}
-
-async fn ask(address: IpAddr, word: &str) -> anyhow::Result<String> {
-    ask_for(address, word, TIMEOUT, MAX_ANSWER).await
 }
 
 /// Asks the server at `address` for what a four-letter word stands for: at most `most` bytes, within

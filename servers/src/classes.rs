@@ -11,7 +11,7 @@ use bellwether_ensemble::observation::ServerReport;
 use crate::installation::Installation;
 use crate::network::Network;
 use crate::server::Server;
-use crate::zookeeper::probe;
+use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for, probe_by};
 
 /// How long a server may take to start, and to write the archive when it ends.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -43,7 +43,13 @@ pub async fn archive(installation: &Installation, directory: &Path) -> Result<Pa
     let mut server = Server::start_with(installation, address, directory, &log, &[&flag])?;
     let deadline = Instant::now() + PATIENCE;
     while !matches!(
-        probe(address.into(), id).await,
+        probe_by(id, |word| ask_for(
+            address.into(),
+            word,
+            TIMEOUT,
+            MAX_ANSWER
+        ))
+        .await,
         ServerReport::Serving { .. }
     ) {
         let said = || fs::read_to_string(&log).unwrap_or_default();

@@ -30,7 +30,7 @@ use crate::installation::Installation;
 use crate::kubelet::{Node, Pod};
 use crate::network::Network;
 use crate::objects::Objects;
-use crate::zookeeper::probe;
+use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for, probe_by};
 
 /// How long the world rests after each pass. In a cluster, pod events and the plan's requeue time
 /// wake the operator.
@@ -252,7 +252,8 @@ impl World {
         let questions = self.pods.values().map(|pod| {
             let id = ServerId(pod.ordinal + 1);
             let address = pod.address;
-            async move { (id, probe(address.into(), id).await) }
+            let ask = move |word| ask_for(address.into(), word, TIMEOUT, MAX_ANSWER);
+            async move { (id, probe_by(id, ask).await) }
         });
         self.reports = join_all(questions).await.into_iter().collect();
     }

@@ -35,6 +35,7 @@ use super::Context;
 use super::error::Error;
 use super::volumes;
 use crate::traces::SPANS;
+use crate::zookeeper::probe_by;
 
 /// Everything that one reconcile read.
 pub(crate) struct Gathered {
@@ -170,7 +171,7 @@ async fn observe_pods(
 ))]
 async fn timed(context: &Context, pod: &str, address: IpAddr, id: ServerId) -> ServerReport {
     let since = Instant::now();
-    let report = context.members.server(address, id).await;
+    let report = probe_by(id, |word| context.members.ask(address, word)).await;
     Span::current().record("bellwether.member.role", debug(report.role()));
     context.metrics.probed(&report, since.elapsed());
     report

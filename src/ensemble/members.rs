@@ -3,8 +3,6 @@
 use std::net::IpAddr;
 
 use async_trait::async_trait;
-use bellwether_ensemble::ServerId;
-use bellwether_ensemble::observation::ServerReport;
 use bellwether_ensemble::volume_report::VolumeReport;
 
 use super::volumes;
@@ -13,8 +11,11 @@ use crate::zookeeper;
 /// What the operator asks the members of ensembles. The simulation has another one than the network.
 #[async_trait]
 pub trait Members: Send + Sync {
-    /// What the server at this address, which should be `id`, is and does.
-    async fn server(&self, address: IpAddr, id: ServerId) -> ServerReport;
+    /// What the server at this address answers to a four-letter word.
+    ///
+    /// # Errors
+    /// When it does not answer in time.
+    async fn ask(&self, address: IpAddr, word: &'static str) -> anyhow::Result<String>;
 
     /// What the member at this address reports of its volumes; `None` when it does not answer, or does
     /// not know the question because an earlier operator version made the pod.
@@ -27,8 +28,9 @@ pub struct Network;
 
 #[async_trait]
 impl Members for Network {
-    async fn server(&self, address: IpAddr, id: ServerId) -> ServerReport {
-        zookeeper::probe(address, id).await
+    async fn ask(&self, address: IpAddr, word: &'static str) -> anyhow::Result<String> {
+        let (patience, most) = (zookeeper::TIMEOUT, zookeeper::MAX_ANSWER);
+        zookeeper::ask_for(address, word, patience, most).await
     }
 
     async fn volumes(&self, address: IpAddr) -> Option<VolumeReport> {

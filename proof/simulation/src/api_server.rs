@@ -1,1 +1,38 @@
 //! The API server in process: one store, and front ends whose caches lag behind it.
+//!
+//! [`ApiServer::client`] makes clients for the operator, whose requests pass by the [`Faults`].
+//! Everything else changes the [`Store`] directly, under a name of its own.
+
+mod admission;
+mod custom;
+mod defaults;
+mod delete;
+mod events;
+mod faults;
+mod front_end;
+mod kind;
+mod merge;
+mod object;
+mod ownership;
+mod refusal;
+mod request;
+mod scale;
+mod selector;
+mod service;
+mod store;
+mod structure;
+mod validation;
+mod watch;
+mod write;
+
+pub use admission::{Admission, Opinion, Quota, Review};
+pub use delete::{Delete, Preconditions, Propagation};
+pub use faults::{After, Answer, Before, Faults, NoFaults, Then};
+pub use front_end::Link;
+pub use kind::{Kind, Resource};
+pub use object::Object;
+pub use refusal::Refusal;
+pub use request::{Action, Call};
+pub use selector::label_selector_selects;
+pub use service::ApiServer;
+pub use store::{Change, Event, Store, Verb, Write};

@@ -1,5 +1,12 @@
 //! A simulation of the operator in virtual time, on one thread and from one seed: the real operator talks to
 //! an API server, controllers and ZooKeeper servers that are made here and fail as they are told to.
 
+pub mod acts;
 pub mod api_server;
+pub mod checks;
+pub mod cluster;
 pub mod controllers;
+pub mod kubelet;
+pub mod life;
+pub mod requests;
+pub mod zookeeper;

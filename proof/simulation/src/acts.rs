@@ -1,0 +1,140 @@
+//! What users, machines and chance do to an ensemble in a life.
+
+use std::fmt;
+use std::time::Duration;
+
+/// One thing that happens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// The user asks for another size.
+    Resize(u16),
+    /// The user changes a setting of every member.
+    Configure(u32),
+    /// The user asks for an image that does not exist, and takes it back after this time.
+    BadImage(Duration),
+    /// The user pauses the ensemble for this long.
+    Pause(Duration),
+    /// The user asks for a restart of every member.
+    Restart,
+    /// The user deletes the ensemble and applies the same manifest at once.
+    Recreate,
+    /// Somebody deletes the StatefulSet, with its pods or without.
+    DeleteSet {
+        /// The pods stay.
+        orphan: bool,
+    },
+    /// Somebody scales the StatefulSet.
+    ScaleSet(u16),
+    /// Somebody puts another image into the StatefulSet.
+    EditImage,
+    /// Somebody deletes an object that the operator owns, by kind and name.
+    DeleteOwned(&'static str, &'static str),
+    /// A pod is deleted.
+    DeletePod(u16),
+    /// A pod is deleted by force.
+    ForceDelete(u16),
+    /// A pod and its volume claim are deleted.
+    LoseDisk(u16),
+    /// A server's process ends.
+    Crash(u16),
+    /// A server's process is frozen for this long.
+    Freeze(u16, Duration),
+    /// The node of a member is lost for this long.
+    LoseNode(u16, Duration),
+    /// Two members cannot reach each other for this long.
+    Cut(u16, u16, Duration),
+    /// The operator's process ends, and starts again after this time.
+    KillOperator(Duration),
+    /// The operator cannot reach the members for this long.
+    DeafOperator(Duration),
+    /// The operator cannot reach the API server for this long.
+    CutOperator(Duration),
+    /// Requests of the operator fail now and then for this long.
+    FailRequests(Duration),
+    /// The operator dies after one of its next writes.
+    DieAfterWrite(u16),
+    /// Watch caches stop to follow the store for this long.
+    LagCaches(Duration),
+    /// The data grows: a member that copies it takes a minute.
+    GrowData,
+    /// Somebody restores the status of the ensemble from a backup.
+    RestoreStatus,
+    /// Another version of the operator is rolled out.
+    Upgrade,
+    /// A quota keeps pods from being created for this long.
+    Quota(Duration),
+}
+
+impl Act {
+    /// The word under which it is counted.
+    pub fn word(&self) -> String {
+        let text = format!("{self:?}");
+        let end = text.find(|c: char| !c.is_alphanumeric());
+        text[..end.unwrap_or(text.len())].to_owned()
+    }
+}
+
+impl fmt::Display for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}
+
+/// Chooses the acts of a life: what happens, and how long after the one before.
+pub fn choose(rng: &mut fastrand::Rng, size: u16) -> Vec<(Duration, Act)> {
+    let count = rng.usize(2..9);
+    (0..count).map(|_| (pause(rng), act(rng, size))).collect()
+}
+
+/// Much happens within seconds, some of it when all is quiet again.
+fn pause(rng: &mut fastrand::Rng) -> Duration {
+    match rng.u8(0..4) {
+        0 => Duration::from_millis(rng.u64(0..800)),
+        1 | 2 => Duration::from_millis(rng.u64(800..12_000)),
+        _ => Duration::from_millis(rng.u64(12_000..90_000)),
+    }
+}
+
+fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
+    let seconds =
+        |rng: &mut fastrand::Rng, most: u64| Duration::from_millis(rng.u64(500..most * 1000));
+    let member = |rng: &mut fastrand::Rng| rng.u16(0..size.max(3));
+    match rng.u8(0..44) {
+        0..=7 => Act::Resize([1, 3, 3, 5, 5, 7][rng.usize(0..6)]),
+        8..=10 => Act::Configure(rng.u32(1000..100_000)),
+        11 => Act::BadImage(seconds(rng, 60)),
+        12 => Act::Pause(seconds(rng, 20)),
+        13 => Act::Restart,
+        14 => Act::Recreate,
+        15 => Act::DeleteSet { orphan: rng.bool() },
+        16 => Act::ScaleSet(rng.u16(0..6)),
+        17 => Act::EditImage,
+        18 => {
+            let all = [
+                ("ConfigMap", "zk-bootstrap"),
+                ("Service", "zk-members"),
+                ("Service", "zk"),
+                ("PodDisruptionBudget", "zk"),
+            ];
+            let (kind, name) = all[rng.usize(0..all.len())];
+            Act::DeleteOwned(kind, name)
+        }
+        19..=20 => Act::DeletePod(member(rng)),
+        21 => Act::ForceDelete(member(rng)),
+        22..=23 => Act::LoseDisk(member(rng)),
+        24..=26 => Act::Crash(member(rng)),
+        27 => Act::Freeze(member(rng), seconds(rng, 30)),
+        28 => Act::LoseNode(member(rng), seconds(rng, 120)),
+        29 => Act::Cut(member(rng), member(rng), seconds(rng, 40)),
+        30..=32 => Act::KillOperator(seconds(rng, 30)),
+        33 => Act::DeafOperator(seconds(rng, 90)),
+        34 => Act::CutOperator(seconds(rng, 40)),
+        35 => Act::FailRequests(seconds(rng, 60)),
+        36..=38 => Act::DieAfterWrite(rng.u16(1..6)),
+        39 => Act::LagCaches(seconds(rng, 30)),
+        40 => Act::GrowData,
+        41 => Act::RestoreStatus,
+        42 => Act::Upgrade,
+        _ => Act::Quota(seconds(rng, 30)),
+    }
+}

@@ -1,0 +1,217 @@
+//! What must hold, always: it is looked at after every step of the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bellwether_ensemble::Voters;
+use bellwether_ensemble::safety::holds_majority;
+
+use crate::api_server::{Kind, Object, Verb, Write};
+use crate::cluster::{ENSEMBLE, Machines, NAME, NAMESPACE};
+use crate::zookeeper::Phase;
+use bellwether_api::labels;
+
+/// What is remembered between two looks.
+#[derive(Debug, Default)]
+pub struct Checks {
+    /// What was violated, in sentences.
+    pub violations: Vec<String>,
+    /// Pods that the operator restarted and whose successors do not serve yet: by name.
+    restarted: BTreeSet<String>,
+    /// The violations of the servers that were seen.
+    servers: usize,
+    /// Since when the status says what is not so.
+    untrue_since: Option<Duration>,
+    /// How often the operator wrote each kind.
+    pub writes: BTreeMap<String, usize>,
+}
+
+/// For how long a status may be out of date: a pass, and what an answer takes.
+const STALE: Duration = Duration::from_secs(20);
+
+impl Checks {
+    /// Looks at the operator's writes since the last look. `is_operator` tells who is one.
+    pub fn writes(
+        &mut self,
+        now: Duration,
+        writes: &[Write],
+        is_operator: impl Fn(&str) -> bool,
+        machines: &Machines,
+        pods: &[std::sync::Arc<Object>],
+        update_revision: Option<&str>,
+        deletes_volumes: bool,
+    ) {
+        for write in writes.iter().filter(|w| is_operator(&w.actor)) {
+            let Ok(_) = &write.result else { continue };
+            *self
+                .writes
+                .entry(format!("{:?} {:?}", write.verb, write.kind))
+                .or_default() += 1;
+            match (write.verb, write.kind) {
+                (Verb::Delete, Kind::POD) => {
+                    self.restart(now, write, machines, pods, update_revision);
+                }
+                (Verb::Delete, Kind::CLAIM) if !deletes_volumes => {
+                    self.violations.push(format!(
+                        "{now:?}: the operator deleted the volume claim {} although volumes are retained",
+                        write.name
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The operator deletes a pod: is that safe now?
+    fn restart(
+        &mut self,
+        now: Duration,
+        write: &Write,
+        machines: &Machines,
+        pods: &[std::sync::Arc<Object>],
+        update_revision: Option<&str>,
+    ) {
+        let name = write.name.clone();
+        let Some(before) = &write.before else { return };
+        let phase = |pod: &Object| {
+            let process = machines.kubelets.process_of(pod.uid());
+            process.map_or(Phase::Down, |process| machines.zoo.phase(process))
+        };
+        let own = phase(before);
+        let say = |text: String| format!("{now:?}: the operator restarted {name}, {text}");
+        if matches!(own, Phase::Synchronizing { bytes_left } if bytes_left > 0) {
+            self.violations
+                .push(say("which was copying the data".to_owned()));
+        }
+        let serves = |phase: &Phase| matches!(phase, Phase::Leading | Phase::Following);
+        let others: Vec<(&Object, Phase)> = pods
+            .iter()
+            .filter(|p| p.name() != name && p.label(labels::COMPONENT).is_none())
+            .map(|p| (&**p, phase(p)))
+            .collect();
+        if own == Phase::Leading {
+            let outdated = others.iter().find(|(pod, phase)| {
+                let revision = pod.label("controller-revision-hash");
+                serves(phase)
+                    && !pod.is_terminating()
+                    && revision.is_some()
+                    && revision != update_revision
+            });
+            let up_to_date = before.label("controller-revision-hash") == update_revision;
+            if let (Some((other, _)), false) = (outdated, up_to_date) {
+                let text = format!(
+                    "the leader, before {}, which was outdated too",
+                    other.name()
+                );
+                self.leader_early(say(text), before, &others);
+            }
+        }
+        if serves(&own) {
+            let down: Vec<&String> = self
+                .restarted
+                .iter()
+                .filter(|other| **other != name)
+                .collect();
+            if let Some(other) = down.first() {
+                self.violations.push(say(format!(
+                    "while {other}, which it restarted before, did not serve"
+                )));
+            }
+            let list: Option<Voters> = before["metadata"]["annotations"][labels::VOTERS]
+                .as_str()
+                .and_then(|v| v.parse().ok());
+            let id = |pod: &Object| {
+                let ordinal = pod.name().rsplit('-').next()?.parse::<u16>().ok()?;
+                Some(bellwether_ensemble::ServerId(ordinal + 1))
+            };
+            let staying: Voters = others
+                .iter()
+                .filter(|(_, p)| serves(p))
+                .filter_map(|(o, _)| id(o))
+                .collect();
+            let all: Voters = staying.iter().chain(id(before)).collect();
+            if let Some(list) = list
+                && list.len() > 2
+                && list.difference(&all).is_empty()
+                && !holds_majority(&staying, &list)
+            {
+                self.violations
+                    .push(say(format!("and no majority of {{{list}}} stayed")));
+            }
+        }
+        if write.name.starts_with(NAME) {
+            self.restarted.insert(write.name.clone());
+        }
+    }
+
+    /// A leader that leaves may restart early, and so may one whose list others cannot join.
+    fn leader_early(&mut self, text: String, leader: &Object, others: &[(&Object, Phase)]) {
+        let list = |pod: &Object| {
+            pod["metadata"]["annotations"][labels::VOTERS]
+                .as_str()
+                .map(str::to_owned)
+        };
+        let lists: BTreeSet<_> = others
+            .iter()
+            .map(|(pod, _)| list(pod))
+            .chain([list(leader)])
+            .collect();
+        // With two lists live, a leader that cannot be followed has to go; the model check judges those.
+        if lists.len() == 1 {
+            self.violations.push(text);
+        }
+    }
+
+    /// Looks at the servers and at the status.
+    pub fn look(
+        &mut self,
+        now: Duration,
+        machines: &mut Machines,
+        ensemble: Option<&Object>,
+        pods: &[std::sync::Arc<Object>],
+    ) {
+        let seen = machines.zoo.violations();
+        for violation in &seen[self.servers..] {
+            self.violations.push(format!(
+                "{:?}: {:?}: {}",
+                violation.at, violation.kind, violation.text
+            ));
+        }
+        self.servers = seen.len();
+        let serving = |name: &String| {
+            let pod = pods.iter().find(|p| p.name() == name);
+            // A pod that is not wanted any more is not waited for.
+            pod.is_none_or(|pod| {
+                let process = machines.kubelets.process_of(pod.uid());
+                process.is_some_and(|process| {
+                    matches!(
+                        machines.zoo.phase(process),
+                        Phase::Leading | Phase::Following | Phase::Observing
+                    )
+                })
+            })
+        };
+        let gone = |name: &String| pods.iter().all(|p| p.name() != name);
+        self.restarted.retain(|name| gone(name) || !serving(name));
+        let Some(ensemble) = ensemble else { return };
+        let says_ready = ensemble["status"]["phase"] == "Ready";
+        let leads = !machines.zoo.leaders_that_can_commit(ENSEMBLE).is_empty();
+        if says_ready && !leads {
+            let since = *self.untrue_since.get_or_insert(now);
+            if now >= since + STALE {
+                self.violations.push(format!(
+                    "{now:?}: the status says Ready, and for {STALE:?} no leader of {NAMESPACE}/{NAME} could commit"
+                ));
+                self.untrue_since = Some(now + STALE * 100);
+            }
+        } else {
+            self.untrue_since = None;
+        }
+    }
+
+    /// Somebody else did something to a pod: what the operator restarted before is not counted any more.
+    pub fn forgive(&mut self) {
+        self.restarted.clear();
+        self.untrue_since = None;
+    }
+}

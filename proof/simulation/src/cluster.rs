@@ -1,0 +1,152 @@
+//! The cluster that the operator works in: API servers, controllers, kubelets, ZooKeeper servers and a client
+//! that writes, all of them driven by one clock.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bellwether::Members;
+use bellwether_ensemble::volume_report::VolumeReport;
+use tokio::time::{Instant, sleep};
+
+use crate::api_server::ApiServer;
+use crate::controllers::Controllers;
+use crate::kubelet::Kubelets;
+use crate::zookeeper::clients::Writer;
+use crate::zookeeper::{ClientId, Zoo};
+
+/// The namespace of everything.
+pub const NAMESPACE: &str = "default";
+/// The name of the ensemble.
+pub const NAME: &str = "zk";
+/// How `Zoo` calls the ensemble.
+pub const ENSEMBLE: &str = "default/zk";
+/// How long the operator waits for an answer that does not come.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How many machines there are.
+pub const NODES: usize = 6;
+
+/// Everything but the operator.
+#[derive(Debug)]
+pub struct Machines {
+    /// The kubelets and what runs on their nodes.
+    pub kubelets: Kubelets,
+    /// The ZooKeeper servers.
+    pub zoo: Zoo,
+    /// The controllers of Kubernetes.
+    pub controllers: Controllers,
+    /// A client that writes.
+    pub writer: Writer,
+    /// Operators whose questions to members are lost.
+    pub deaf: BTreeSet<String>,
+}
+
+/// The cluster.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// The API servers.
+    pub api: ApiServer,
+    machines: Arc<Mutex<Machines>>,
+    begin: Instant,
+}
+
+impl Cluster {
+    /// A cluster without ensembles, behind this many API servers.
+    pub fn new(seed: u64, front_ends: usize) -> Self {
+        let pace = Duration::from_millis(200);
+        let writer = Writer::new(ClientId(1), ENSEMBLE, pace, Duration::ZERO);
+        let machines = Machines {
+            kubelets: Kubelets::new(seed ^ 1, NODES),
+            zoo: Zoo::new(seed ^ 2),
+            controllers: Controllers::new(seed ^ 3),
+            writer,
+            deaf: BTreeSet::new(),
+        };
+        Self {
+            api: ApiServer::new(seed ^ 4, front_ends),
+            machines: Arc::new(Mutex::new(machines)),
+            begin: Instant::now(),
+        }
+    }
+
+    /// The machines. Never hold them across an await, and take the store after them.
+    pub fn machines(&self) -> MutexGuard<'_, Machines> {
+        self.machines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The time since the cluster began.
+    pub fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+
+    /// Everything that happens by itself up to now.
+    pub fn step(&self) {
+        let now = self.now();
+        let mut machines = self.machines();
+        let machines = &mut *machines;
+        let mut store = self.api.store();
+        machines.controllers.step(&mut store);
+        machines.kubelets.step(now, &mut store, &mut machines.zoo);
+        machines.kubelets.forget_claims(&store);
+        machines.writer.use_servers(machines.kubelets.processes());
+        let answers = machines.zoo.take_answers();
+        machines.writer.advance(&mut machines.zoo, now, &answers);
+    }
+
+    /// The members as the operator of this name reaches them.
+    pub fn members(&self, operator: &str) -> Arc<dyn Members> {
+        Arc::new(Reach {
+            cluster: self.clone(),
+            operator: operator.to_owned(),
+        })
+    }
+}
+
+/// The way from an operator to the members.
+struct Reach {
+    cluster: Cluster,
+    operator: String,
+}
+
+impl Reach {
+    fn is_deaf(&self) -> bool {
+        self.cluster.machines().deaf.contains(&self.operator)
+    }
+}
+
+#[async_trait]
+impl Members for Reach {
+    async fn ask(&self, address: IpAddr, word: &'static str) -> anyhow::Result<String> {
+        sleep(Duration::from_millis(2)).await;
+        let answer = {
+            let now = self.cluster.now();
+            let mut machines = self.cluster.machines();
+            machines.zoo.advance(now);
+            let process = machines.kubelets.process_at(address);
+            process.and_then(|process| machines.zoo.answer(process, word))
+        };
+        match answer.filter(|_| !self.is_deaf()) {
+            Some(answer) => Ok(answer),
+            None => {
+                sleep(PATIENCE).await;
+                anyhow::bail!("deadline has elapsed")
+            }
+        }
+    }
+
+    async fn volumes(&self, address: IpAddr) -> Option<VolumeReport> {
+        sleep(Duration::from_millis(2)).await;
+        let report = {
+            let machines = self.cluster.machines();
+            let disks = machines.kubelets.volumes_at(address);
+            disks.map(|(data, log)| machines.zoo.volume_report(data, log))
+        };
+        if report.is_none() || self.is_deaf() {
+            sleep(PATIENCE).await;
+            return None;
+        }
+        report
+    }
+}

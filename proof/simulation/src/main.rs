@@ -1,0 +1,254 @@
+//! `simulate`: many lives of an ensemble, each in a process of its own, so that none depends on another.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use bellwether_simulation::life::{Options, Story, live};
+use clap::Parser;
+
+/// Lives of an ensemble under the real operator, in virtual time.
+#[derive(Clone, Debug, Parser)]
+struct Arguments {
+    /// How many lives
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// The first seed; with one life, that life
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Leave these acts out, by number
+    #[arg(long, value_delimiter = ',')]
+    without: Vec<usize>,
+    /// Show the story of a life, also if nothing went wrong
+    #[arg(long)]
+    story: bool,
+    /// Go on with the next seeds until told to stop
+    #[arg(long)]
+    long: bool,
+    /// Do not go on after this many failures
+    #[arg(long, default_value_t = 3)]
+    failures: usize,
+    /// Live this one life and print it as JSON
+    #[arg(long, hide = true)]
+    child: bool,
+}
+
+/// A life that takes longer than this hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    if arguments.child {
+        child(&arguments)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    parent(&arguments)
+}
+
+/// One life in this process.
+#[allow(clippy::print_stdout, reason = "the answer to the parent")]
+fn child(arguments: &Arguments) -> Result<()> {
+    if let Ok(filter) = std::env::var("RUST_LOG") {
+        let filter = tracing_subscriber::EnvFilter::new(filter);
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .init();
+    }
+    bellwether_virtual_time::begin(arguments.seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()?;
+    let options = Options {
+        seed: arguments.seed,
+        without: arguments.without.clone(),
+        acts: None,
+    };
+    let story = runtime.block_on(live(&options));
+    println!("{}", serde_json::to_string(&story)?);
+    // Tasks of operators that died are not waited for.
+    std::process::exit(0);
+}
+
+/// Runs one life in a process of its own.
+fn run(seed: u64, without: &[usize]) -> Result<Story> {
+    let program = std::env::current_exe()?;
+    let numbers: Vec<String> = without.iter().map(ToString::to_string).collect();
+    let mut command = match Path::new("/usr/bin/setarch").exists() {
+        // Hash maps that seed themselves by addresses have to see the same ones.
+        true => {
+            let mut command = Command::new("/usr/bin/setarch");
+            command.args(["--addr-no-randomize"]).arg(program);
+            command
+        }
+        false => Command::new(program),
+    };
+    command.args(["--child", "--seed", &seed.to_string()]);
+    if !numbers.is_empty() {
+        command.args(["--without", &numbers.join(",")]);
+    }
+    let mut process = command
+        .stdout(Stdio::piped())
+        .stdin(Stdio::null())
+        .spawn()?;
+    let begin = Instant::now();
+    let mut output = process.stdout.take().context("no output")?;
+    let reader = std::thread::spawn(move || {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut output, &mut text).map(|_| text)
+    });
+    loop {
+        if process.try_wait()?.is_some() {
+            break;
+        }
+        if begin.elapsed() > PATIENCE {
+            process.kill()?;
+            process.wait()?;
+            bail!("seed {seed} did not end within {PATIENCE:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let text = reader
+        .join()
+        .map_err(|_| anyhow::anyhow!("the reader failed"))??;
+    let last = text
+        .lines()
+        .last()
+        .with_context(|| format!("seed {seed} ended without a story"))?;
+    Ok(serde_json::from_str(last)?)
+}
+
+#[allow(clippy::print_stdout, reason = "printing is what this program is for")]
+fn parent(arguments: &Arguments) -> Result<ExitCode> {
+    if arguments.story || !arguments.without.is_empty() {
+        let story = run(arguments.seed, &arguments.without)?;
+        print!("{}", story.text());
+        for violation in &story.violations {
+            println!("VIOLATION: {violation}");
+        }
+        return Ok(if story.violations.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        });
+    }
+    let begin = Instant::now();
+    let next = AtomicU64::new(arguments.seed);
+    let end = if arguments.long {
+        u64::MAX
+    } else {
+        arguments.seed + arguments.seeds
+    };
+    let all = Mutex::new((Totals::default(), Vec::<(u64, String, usize)>::new()));
+    let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        break;
+                    }
+                    let result = run(seed, &[]);
+                    let mut all = all
+                        .lock()
+                        .unwrap_or_else(std::sync::PoisonError::into_inner);
+                    match result {
+                        Ok(story) => {
+                            all.0.add(&story);
+                            if let Some(violation) = story.violations.first() {
+                                println!("seed {seed}: {violation}");
+                                all.1.push((seed, violation.clone(), story.acts));
+                            }
+                        }
+                        Err(error) => {
+                            println!("seed {seed}: {error:#}");
+                            all.1.push((seed, format!("{error:#}"), 0));
+                        }
+                    }
+                    if all.1.len() >= arguments.failures {
+                        next.store(u64::MAX / 2, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    let (totals, failures) = all
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    totals.print(begin.elapsed());
+    let Some((seed, violation, acts)) = failures.first() else {
+        println!("no failure");
+        return Ok(ExitCode::SUCCESS);
+    };
+    println!(
+        "\n{} of {} lives failed. Seed {seed}: {violation}",
+        failures.len(),
+        totals.lives
+    );
+    let without = shorten(*seed, *acts);
+    let story = run(*seed, &without)?;
+    print!("{}", story.text());
+    let numbers: Vec<String> = without.iter().map(ToString::to_string).collect();
+    let without = if numbers.is_empty() {
+        String::new()
+    } else {
+        format!(" --without {}", numbers.join(","))
+    };
+    println!("\nrepeat it with: cargo xtask simulate --seed {seed}{without} --story");
+    Ok(ExitCode::FAILURE)
+}
+
+/// Leaves out every act without which it fails too.
+fn shorten(seed: u64, acts: usize) -> Vec<usize> {
+    let mut without = Vec::new();
+    for act in (0..acts).rev() {
+        let mut fewer = without.clone();
+        fewer.push(act);
+        if run(seed, &fewer).is_ok_and(|story| !story.violations.is_empty()) {
+            without = fewer;
+        }
+    }
+    without
+}
+
+/// What all lives were made of.
+#[derive(Debug, Default)]
+struct Totals {
+    lives: u64,
+    seconds: f64,
+    acknowledged: usize,
+    coverage: BTreeMap<String, usize>,
+}
+
+impl Totals {
+    fn add(&mut self, story: &Story) {
+        self.lives += 1;
+        self.seconds += story.seconds;
+        self.acknowledged += story.acknowledged;
+        for (what, count) in &story.coverage {
+            *self.coverage.entry(what.clone()).or_default() += count;
+        }
+    }
+
+    #[allow(clippy::print_stdout, reason = "printing is what this program is for")]
+    #[allow(clippy::cast_precision_loss, reason = "some thousands")]
+    fn print(&self, took: Duration) {
+        for (what, count) in &self.coverage {
+            println!("{count:8} {what}");
+        }
+        println!(
+            "{} lives of {:.0} virtual seconds each, {} writes acknowledged, in {:.1} s: {:.1} lives a second",
+            self.lives,
+            self.seconds / self.lives.max(1) as f64,
+            self.acknowledged,
+            took.as_secs_f64(),
+            self.lives as f64 / took.as_secs_f64()
+        );
+    }
+}

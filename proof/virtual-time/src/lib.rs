@@ -1,0 +1,86 @@
+//! The clock and the source of chance of a process, in the hands of the simulation.
+//!
+//! A program that links this crate asks these functions instead of the C library's, and so does
+//! everything in it: `Instant::now`, `SystemTime::now`, `jiff::Timestamp::now`, the seeds of hash maps and of
+//! back-offs. Before [`begin`] they answer as the kernel does. madsim and turmoil do the same.
+#![allow(unsafe_code, reason = "the C library's functions are replaced")]
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The virtual time since [`begin`] in nanoseconds, plus one; 0 before.
+static NOW: AtomicU64 = AtomicU64::new(0);
+/// The state of the source of chance.
+static CHANCE: AtomicU64 = AtomicU64::new(0);
+/// When virtual time begins, in seconds of Unix time: 2026-01-01.
+const BEGIN: u64 = 1_767_225_600;
+
+/// Virtual time begins, and chance is decided by this seed.
+pub fn begin(seed: u64) {
+    CHANCE.store(seed, Ordering::Relaxed);
+    NOW.store(1, Ordering::Relaxed);
+}
+
+/// The virtual time is this long after [`begin`]. It never goes back.
+pub fn set(since: Duration) {
+    let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX - 1);
+    NOW.fetch_max(nanos + 1, Ordering::Relaxed);
+}
+
+/// The next number of the sequence (SplitMix64, Steele et al., 2014).
+fn next() -> u64 {
+    let step = 0x9e37_79b9_7f4a_7c15_u64;
+    let state = CHANCE.fetch_add(step, Ordering::Relaxed).wrapping_add(step);
+    let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Replaces the C library's `clock_gettime`.
+///
+/// # Safety
+/// As in C: `time` points to a `timespec` or is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clock_gettime(
+    clock: libc::clockid_t,
+    time: *mut libc::timespec,
+) -> libc::c_int {
+    let now = NOW.load(Ordering::Relaxed);
+    if now == 0 || time.is_null() {
+        // SAFETY: the kernel checks the pointer itself.
+        let result = unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) };
+        return libc::c_int::try_from(result).unwrap_or(-1);
+    }
+    // A monotonic clock that began long ago, as that of a machine that runs.
+    let since = now - 1;
+    let (seconds, nanos) = (BEGIN + since / 1_000_000_000, since % 1_000_000_000);
+    // SAFETY: it is not null, and the caller promises that it points to a `timespec`.
+    unsafe {
+        (*time).tv_sec = libc::time_t::try_from(seconds).unwrap_or(libc::time_t::MAX);
+        (*time).tv_nsec = libc::c_long::try_from(nanos).unwrap_or(0);
+    }
+    0
+}
+
+/// Replaces the C library's `getrandom`.
+///
+/// # Safety
+/// As in C: `buffer` points to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getrandom(
+    buffer: *mut libc::c_void,
+    length: libc::size_t,
+    flags: libc::c_uint,
+) -> libc::ssize_t {
+    if NOW.load(Ordering::Relaxed) == 0 {
+        // SAFETY: the kernel checks the pointer itself.
+        let result = unsafe { libc::syscall(libc::SYS_getrandom, buffer, length, flags) };
+        return libc::ssize_t::try_from(result).unwrap_or(-1);
+    }
+    // SAFETY: the caller promises that `buffer` points to `length` bytes.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), length) };
+    for chunk in bytes.chunks_mut(8) {
+        chunk.copy_from_slice(&next().to_le_bytes()[..chunk.len()]);
+    }
+    libc::ssize_t::try_from(length).unwrap_or(-1)
+}
