@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bellwether_ensemble::Voters;
 use bellwether_ensemble::safety::holds_majority;
+use bellwether_ensemble::{ServerId, Voters};
 
 use crate::api_server::{Kind, Object, Verb, Write};
 use crate::cluster::{ENSEMBLE, Machines, NAME, NAMESPACE};
@@ -22,6 +22,8 @@ pub struct Checks {
     servers: usize,
     /// Since when the status says what is not so.
     untrue_since: Option<Duration>,
+    /// The size that the user asks for.
+    wanted: u16,
     /// How often the operator wrote each kind.
     pub writes: BTreeMap<String, usize>,
 }
@@ -40,12 +42,14 @@ impl Checks {
         pods: &[std::sync::Arc<Object>],
         update_revision: Option<&str>,
         deletes_volumes: bool,
+        wanted: u16,
     ) {
+        self.wanted = wanted;
         for write in writes.iter().filter(|w| is_operator(&w.actor)) {
             let Ok(_) = &write.result else { continue };
             *self
                 .writes
-                .entry(format!("{:?} {:?}", write.verb, write.kind))
+                .entry(format!("{:?} {}", write.verb, write.kind.resource().name))
                 .or_default() += 1;
             match (write.verb, write.kind) {
                 (Verb::Delete, Kind::POD) => {
@@ -98,7 +102,9 @@ impl Checks {
                     && revision != update_revision
             });
             let up_to_date = before.label("controller-revision-hash") == update_revision;
-            if let (Some((other, _)), false) = (outdated, up_to_date) {
+            // A leader that is about to leave steps down whatever else is due.
+            let leaves = ordinal(before).is_some_and(|o| o >= self.wanted);
+            if let (Some((other, _)), false) = (outdated, up_to_date || leaves) {
                 let text = format!(
                     "the leader, before {}, which was outdated too",
                     other.name()
@@ -120,10 +126,7 @@ impl Checks {
             let list: Option<Voters> = before["metadata"]["annotations"][labels::VOTERS]
                 .as_str()
                 .and_then(|v| v.parse().ok());
-            let id = |pod: &Object| {
-                let ordinal = pod.name().rsplit('-').next()?.parse::<u16>().ok()?;
-                Some(bellwether_ensemble::ServerId(ordinal + 1))
-            };
+            let id = |pod: &Object| ordinal(pod).map(|o| ServerId(o + 1));
             let staying: Voters = others
                 .iter()
                 .filter(|(_, p)| serves(p))
@@ -214,4 +217,8 @@ impl Checks {
         self.restarted.clear();
         self.untrue_since = None;
     }
+}
+
+fn ordinal(pod: &Object) -> Option<u16> {
+    pod.name().rsplit('-').next()?.parse().ok()
 }
