@@ -4,6 +4,7 @@
 //! Everything else changes the [`Store`] directly, under a name of its own.
 
 mod admission;
+mod cache;
 mod custom;
 mod defaults;
 mod delete;
@@ -26,6 +27,7 @@ mod watch;
 mod write;
 
 pub use admission::{Admission, Opinion, Quota, Review};
+pub use cache::Cache;
 pub use delete::{Delete, Preconditions, Propagation};
 pub use faults::{After, Answer, Before, Faults, NoFaults, Then};
 pub use front_end::Link;

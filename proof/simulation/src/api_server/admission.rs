@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::kind::Kind;
 use super::refusal::{Refusal, denied, forbidden, webhook_failed};
 use super::store::{Store, Verb};
+use super::validation::requested;
 
 /// A write that a webhook is asked about.
 #[derive(Debug)]
@@ -120,6 +121,29 @@ pub(crate) fn check_quotas(
             );
             return Err(forbidden(kind, name, &why));
         }
+    }
+    Ok(())
+}
+
+/// Whether a claim may grow: the admission plugin `PersistentVolumeClaimResize`.
+pub(crate) fn check_growth(
+    store: &Store,
+    name: &str,
+    before: &Value,
+    after: &Value,
+) -> Result<(), Refusal> {
+    if requested(after) <= requested(before) {
+        return Ok(());
+    }
+    if before["status"]["phase"] != "Bound" {
+        let why = "Only bound persistent volume claims can be expanded";
+        return Err(forbidden(Kind::CLAIM, name, why));
+    }
+    let class = before["spec"]["storageClassName"].as_str();
+    let class = class.and_then(|class| store.get(Kind::STORAGE_CLASS, "", class));
+    if class.is_none_or(|class| class["allowVolumeExpansion"] != Value::Bool(true)) {
+        let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+        return Err(forbidden(Kind::CLAIM, name, why));
     }
     Ok(())
 }

@@ -44,6 +44,8 @@ pub enum Then {
     InternalError,
     /// 503.
     Unavailable,
+    /// 410, as the answer's code; a front end itself tells it in an event of the watch.
+    Expired,
     /// There is no connection.
     Refuse,
     /// It arrives nowhere, and the client hears nothing.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::cache::Cache;
 use super::kind::Kind;
-use super::object::Object;
 use super::store::Store;
 
 /// What is between a client and a front end.
@@ -23,23 +23,10 @@ pub enum Link {
     Silent,
 }
 
-/// One API server.
-#[derive(Debug, Default)]
-struct FrontEnd {
-    /// How long after a change of a kind its cache has it.
-    lag: BTreeMap<Kind, Duration>,
-    /// The revision at which the caches stopped to follow the store.
-    frozen: Option<u64>,
-    /// How far the cache of each kind has come.
-    reached: BTreeMap<Kind, u64>,
-    /// The revision since which its caches know the changes.
-    since: u64,
-}
-
 /// All API servers, and the ways to them.
 #[derive(Debug)]
 pub(crate) struct FrontEnds {
-    all: Vec<FrontEnd>,
+    all: Vec<Cache>,
     /// The front end that each client uses, and how often its connection broke.
     clients: BTreeMap<Arc<str>, (usize, u64)>,
     links: BTreeMap<(Arc<str>, usize), Link>,
@@ -59,7 +46,7 @@ pub(crate) struct Connection {
 impl FrontEnds {
     pub(crate) fn new(count: usize) -> Self {
         Self {
-            all: (0..count.max(1)).map(|_| FrontEnd::default()).collect(),
+            all: (0..count.max(1)).map(|_| Cache::default()).collect(),
             clients: BTreeMap::new(),
             links: BTreeMap::new(),
             notify: Arc::default(),
@@ -112,14 +99,14 @@ impl FrontEnds {
 
     pub(crate) fn set_lag(&mut self, front_end: usize, kind: Kind, lag: Duration) {
         if let Some(front_end) = self.all.get_mut(front_end) {
-            front_end.lag.insert(kind, lag);
+            front_end.set_lag(kind, lag);
         }
         self.notify.notify_waiters();
     }
 
     pub(crate) fn freeze(&mut self, front_end: usize, at: Option<u64>) {
         if let Some(front_end) = self.all.get_mut(front_end) {
-            front_end.frozen = at;
+            front_end.freeze(at);
         }
         self.notify.notify_waiters();
     }
@@ -127,9 +114,7 @@ impl FrontEnds {
     /// A front end begins anew: its connections break, and it knows no changes before now.
     pub(crate) fn restart(&mut self, front_end: usize, now: u64) {
         if let Some(front_end) = self.all.get_mut(front_end) {
-            front_end.since = now;
-            front_end.frozen = None;
-            front_end.reached.clear();
+            front_end.restart(now);
         }
         self.disconnect(|_, at| at == front_end);
         self.notify.notify_waiters();
@@ -137,9 +122,7 @@ impl FrontEnds {
 
     /// The revision since which a front end knows the changes.
     pub(crate) fn since(&self, front_end: usize) -> u64 {
-        self.all
-            .get(front_end)
-            .map_or(0, |front_end| front_end.since)
+        self.all.get(front_end).map_or(0, Cache::since)
     }
 
     /// The revision that the cache of a kind has come to, and when it comes further by itself.
@@ -149,71 +132,9 @@ impl FrontEnds {
         kind: Kind,
         store: &Store,
     ) -> (u64, Option<Instant>) {
-        let Some(front_end) = self.all.get_mut(front_end) else {
-            return (store.revision(), None);
-        };
-        let lag = front_end.lag.get(&kind).copied().unwrap_or_default();
-        let mut revision = store.revision();
-        let mut wake = None;
-        if !lag.is_zero() {
-            let now = Instant::now();
-            let known = front_end.reached.get(&kind).copied().unwrap_or(0);
-            let hidden = store.events_since(kind, known).ok();
-            if let Some(event) = hidden.and_then(|mut events| events.find(|e| e.at + lag > now)) {
-                revision = event.revision - 1;
-                wake = Some(event.at + lag);
-            }
-        }
-        if let Some(frozen) = front_end.frozen {
-            revision = revision.min(frozen);
-            wake = None;
-        }
-        // A cache never goes back.
-        let reached = front_end.reached.entry(kind).or_default();
-        *reached = revision.max(*reached).max(front_end.since);
-        (*reached, wake)
-    }
-}
-
-/// The objects of a kind as they were at a revision, by namespace and name.
-pub(crate) fn list_at(
-    store: &Store,
-    kind: Kind,
-    namespace: Option<&str>,
-    revision: u64,
-) -> Result<Vec<Arc<Object>>, u64> {
-    let now = store.list(kind, namespace).cloned();
-    if revision >= store.changed(kind) {
-        return Ok(now.collect());
-    }
-    let key = |object: &Arc<Object>| (object.namespace().to_owned(), object.name().to_owned());
-    let mut then: BTreeMap<_, _> = now.map(|object| (key(&object), object)).collect();
-    for event in store.events_since(kind, revision)?.rev() {
-        if namespace.is_some_and(|namespace| namespace != event.object.namespace()) {
-            continue;
-        }
-        match &event.before {
-            Some(before) => then.insert(key(before), before.clone()),
-            None => then.remove(&key(&event.object)),
-        };
-    }
-    Ok(then.into_values().collect())
-}
-
-/// An object as it was at a revision.
-pub(crate) fn get_at(
-    store: &Store,
-    kind: Kind,
-    (namespace, name): (&str, &str),
-    revision: u64,
-) -> Result<Option<Arc<Object>>, u64> {
-    let mut object = store.get(kind, namespace, name).cloned();
-    if revision < store.changed(kind) {
-        let same = |e: &Arc<Object>| e.namespace() == namespace && e.name() == name;
-        let events = store.events_since(kind, revision)?;
-        if let Some(first) = events.into_iter().find(|event| same(&event.object)) {
-            object.clone_from(&first.before);
+        match self.all.get_mut(front_end) {
+            Some(cache) => cache.reached(kind, store),
+            None => (store.revision(), None),
         }
     }
-    Ok(object)
 }

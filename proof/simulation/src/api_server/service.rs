@@ -18,10 +18,11 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tower::BoxError;
 
+use super::cache::{get_at, list_at};
 use super::delete::Delete;
 use super::events::{named_as_core, renamed};
 use super::faults::{Answer, Faults, NoFaults, Then};
-use super::front_end::{Connection, FrontEnds, Link, get_at, list_at};
+use super::front_end::{Connection, FrontEnds, Link};
 use super::kind::Kind;
 use super::merge::{json_patch, merge_applied, merge_patch};
 use super::object::{Object, written};
@@ -202,6 +203,10 @@ async fn serve(
         Then::TooManyRequests(seconds) => return refused(&refusal::too_many_requests(seconds)),
         Then::InternalError => return refused(&refusal::internal_error()),
         Then::Unavailable => return refused(&refusal::unavailable()),
+        Then::Expired => {
+            let told = "too old resource version".to_owned();
+            return refused(&refusal::expired(told));
+        }
         Then::Refuse => {
             return Err(failed(
                 io::ErrorKind::ConnectionRefused,

@@ -130,6 +130,17 @@ impl Store {
         self.table(kind).changed
     }
 
+    /// The revision of the last change of a kind up to a revision.
+    pub(crate) fn changed_by(&self, kind: Kind, revision: u64) -> u64 {
+        let table = self.table(kind);
+        if revision >= table.changed {
+            return table.changed;
+        }
+        let after = table.events.partition_point(|e| e.revision <= revision);
+        let last = after.checked_sub(1).and_then(|last| table.events.get(last));
+        last.map_or(table.forgotten, |event| event.revision)
+    }
+
     /// An object.
     pub fn get(&self, kind: Kind, namespace: &str, name: &str) -> Option<&Arc<Object>> {
         let entry = self.table(kind).objects.get(namespace)?.get(name)?;

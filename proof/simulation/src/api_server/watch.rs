@@ -8,7 +8,8 @@ use futures::{Stream, stream};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
-use super::front_end::{Connection, Link, list_at};
+use super::cache::list_at;
+use super::front_end::{Connection, Link};
 use super::object::{Object, written};
 use super::refusal::{Refusal, expired};
 use super::request::{Call, Query};
@@ -91,7 +92,9 @@ impl Watch {
             let oldest = front_ends.since(connection.front_end);
             let oldest = oldest.max(store.table(call.kind).forgotten());
             if asked < oldest {
-                return Err(too_old(asked, oldest));
+                // Not as the answer's code, but as the first and last event.
+                watch.first.put(error(&too_old(asked, oldest)));
+                watch.ends = now;
             }
         }
         Ok(watch)
@@ -170,6 +173,9 @@ impl Watch {
         }
         let now = Instant::now();
         let mut text = std::mem::take(&mut self.first);
+        if now >= self.ends {
+            return (text.freeze(), None);
+        }
         let kind = self.call.kind;
         let (reached, mut wake) = front_ends.reached(connection.front_end, kind, &store);
         if reached > self.revision {
@@ -183,9 +189,7 @@ impl Watch {
                     self.revision = reached;
                 }
                 Err(oldest) => {
-                    let refusal = too_old(self.revision, oldest);
-                    let status = serde_json::to_value(refusal).unwrap_or(Value::Null);
-                    text.put(line("ERROR", &written(&status)));
+                    text.put(error(&too_old(self.revision, oldest)));
                     self.ends = now;
                 }
             }
@@ -206,7 +210,7 @@ impl Watch {
 
     async fn next(mut self) -> Option<(Result<Bytes, Broken>, Self)> {
         loop {
-            if self.broken || Instant::now() >= self.ends {
+            if self.broken || (self.first.is_empty() && Instant::now() >= self.ends) {
                 return None;
             }
             // Heard from here on, so that nothing falls between the look and the wait.
@@ -251,6 +255,11 @@ fn line(word: &str, object: &Bytes) -> Bytes {
     line.put_slice(object);
     line.put_slice(b"}\n");
     line.freeze()
+}
+
+fn error(refusal: &Refusal) -> Bytes {
+    let status = serde_json::to_value(refusal).unwrap_or(Value::Null);
+    line("ERROR", &written(&status))
 }
 
 fn too_old(asked: u64, oldest: u64) -> Refusal {

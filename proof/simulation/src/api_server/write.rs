@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use super::admission::{Review, check_quotas};
+use super::admission::{Review, check_growth, check_quotas};
 use super::custom;
 use super::defaults;
 use super::kind::Kind;
@@ -105,6 +105,26 @@ impl Store {
     ) -> Result<Arc<Object>, Refusal> {
         let change = |object: &mut Value| change(&mut object["status"]);
         self.update_part(actor, kind, "status", (namespace, name), change)
+    }
+
+    /// Changes the status of an object, if it is still the version that was seen.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn update_status_of(
+        &mut self,
+        actor: &str,
+        kind: Kind,
+        seen: &Object,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<Arc<Object>, Refusal> {
+        let at = (seen.namespace(), seen.name());
+        self.update_part(actor, kind, "status", at, |object| {
+            for key in ["uid", "resourceVersion"] {
+                object["metadata"][key] = seen["metadata"][key].clone();
+            }
+            change(&mut object["status"]);
+        })
     }
 
     fn update_part(
@@ -359,7 +379,13 @@ impl Store {
         if after == **before {
             return Ok(None);
         }
+        if kind == Kind::CLAIM && target.subresource.is_empty() {
+            check_growth(self, target.name, before, &after)?;
+        }
         let mut flaws = validation::check(kind, &after, Some(before));
+        if kind == Kind::POD && target.subresource != "binding" {
+            flaws.extend(validation::pod(before, &after));
+        }
         flaws.extend(new_finalizers(before, &after));
         if !flaws.is_empty() {
             return Err(invalid(kind, target.name, &flaws));
@@ -582,5 +608,37 @@ fn without_nulls(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(without_nulls),
         _ => {}
+    }
+}
+
+impl Store {
+    /// Places a pod on a node, as the scheduler does.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn bind(
+        &mut self,
+        actor: &str,
+        (namespace, pod): (&str, &str),
+        node: &str,
+    ) -> Result<Arc<Object>, Refusal> {
+        let target = Target {
+            actor,
+            manager: actor,
+            verb: Verb::Update,
+            kind: Kind::POD,
+            subresource: "binding",
+            namespace,
+            name: pod,
+        };
+        self.update_as(&target, |pod| {
+            let placed = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+            if !placed.is_empty() && placed != node {
+                let why = format!("pod {} is already assigned to node {placed:?}", target.name);
+                return Err(conflict(Kind::POD, target.name, &why));
+            }
+            pod["spec"]["nodeName"] = node.into();
+            Ok(())
+        })
     }
 }

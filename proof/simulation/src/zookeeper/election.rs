@@ -199,16 +199,29 @@ impl Zoo {
         let peers = &mut self.process_mut(id).peers;
         if let Some(peer) = peers.open.get(&to).copied() {
             peers.sent.insert(to, notice);
-            self.send(
-                id,
-                peer,
-                Port::Election,
-                Message::Notice(notice),
-                Duration::ZERO,
-            );
+            self.give_up_later(id, to, peer);
+            self.send_notice(id, peer, notice);
         } else {
             peers.unsent.insert(to, notice);
             self.dial(id, to);
+        }
+    }
+
+    /// A connection to a process that is gone without having closed it breaks when the system has sent
+    /// the same bytes for long enough.
+    fn give_up_later(&mut self, id: ProcessId, to: ServerId, peer: ProcessId) {
+        let gone = !self.process(peer).alive && self.network.is_cut(peer, id);
+        if gone && self.process_mut(id).peers.doomed.insert(to, peer) != Some(peer) {
+            let at = self.now + self.timing.retransmission;
+            let message = Message::ElectionClosed(to);
+            self.schedule(
+                at,
+                Event::Deliver {
+                    from: peer,
+                    to: id,
+                    message,
+                },
+            );
         }
     }
 
@@ -253,6 +266,9 @@ impl Zoo {
 
     /// Another server has opened a connection.
     pub(super) fn dialed(&mut self, id: ProcessId, by: ServerId, from: ProcessId) {
+        if !self.process(from).alive {
+            return;
+        }
         if by < self.process(id).id() {
             self.process_mut(id).peers.open.remove(&by);
             self.dial_process(id, by, from);
@@ -268,14 +284,13 @@ impl Zoo {
         let unsent = peers.unsent.remove(&to);
         if let Some(notice) = unsent.or(peers.sent.get(&to).copied()) {
             peers.sent.insert(to, notice);
-            self.send(
-                id,
-                peer,
-                Port::Election,
-                Message::Notice(notice),
-                Duration::ZERO,
-            );
+            self.send_notice(id, peer, notice);
         }
+    }
+
+    fn send_notice(&mut self, id: ProcessId, peer: ProcessId, notice: Notification) {
+        let message = Message::Notice(notice);
+        self.send(id, peer, Port::Election, message, Duration::ZERO);
     }
 
     /// A server that looks has heard nothing for a while.
@@ -469,6 +484,7 @@ impl Zoo {
             epoch: 0,
             buffer: Vec::new(),
             pending: None,
+            lost: false,
         });
         self.tell(id, &format!("follows {leader}"));
         self.timer(id, Duration::ZERO, Timer::Connect);

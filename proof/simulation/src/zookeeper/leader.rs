@@ -144,7 +144,9 @@ impl Zoo {
         let (epoch, summary) = (leading.epoch, leading.summary);
         leading.last_proposed = zxid_of(epoch);
         let learners: Vec<LinkId> = leading.learners.keys().copied().collect();
-        self.accept_epoch(id, epoch);
+        if !self.accept_epoch(id, epoch) {
+            return self.leave(id, "cannot write to its disk");
+        }
         self.timer(id, init, Timer::LeadOver(Lead::Promise));
         for link in learners {
             self.packet_to_learner(link, Packet::Epoch(epoch), Duration::ZERO);
@@ -276,6 +278,8 @@ impl Zoo {
             Duration::ZERO,
         );
         self.packet_to_learner(link, Packet::Copy(copy), takes);
+        let limit = self.process(id).settings().init_time();
+        self.timer(id, takes + limit, Timer::CopyOver(link));
         if let Some(leading) = self.process_mut(id).leading()
             && let Some(learner) = leading.learners.get_mut(&link)
         {
@@ -285,6 +289,18 @@ impl Zoo {
             for entry in outstanding {
                 self.packet_to_learner(link, Packet::Propose(entry), Duration::ZERO);
             }
+        }
+    }
+
+    /// A learner that has not written what it was sent in time is given up.
+    pub(super) fn copy_over(&mut self, id: ProcessId, link: LinkId) {
+        let Some(leading) = self.process_mut(id).leading() else {
+            return;
+        };
+        if leading.learners.get(&link).is_some_and(|l| !l.copied) {
+            leading.learners.remove(&link);
+            self.close_link(link, id);
+            self.check_followers(id);
         }
     }
 

@@ -118,7 +118,9 @@ impl Zoo {
                     -1
                 };
                 let last = data.last;
-                self.accept_epoch(id, epoch);
+                if !self.accept_epoch(id, epoch) {
+                    return self.leave(id, "cannot write to its disk");
+                }
                 self.stage(id, Stage::Promised, Some(init));
                 self.packet_to_leader(link, Packet::Promise { current, last });
             }
@@ -128,7 +130,7 @@ impl Zoo {
             }
             Packet::Copy(copy) => {
                 let writes = match copy.kind {
-                    CopyKind::Snapshot => self.transfer(self.bytes(id), self.timing.disk_rate),
+                    CopyKind::Snapshot => self.transfer(self.size_of(id), self.timing.disk_rate),
                     _ => Duration::ZERO,
                 };
                 if let Some(learning) = self.process_mut(id).learning() {
@@ -161,11 +163,14 @@ impl Zoo {
         let (Some(copy), Some(link)) = (learning.pending.take(), learning.link) else {
             return;
         };
-        let epoch = learning.epoch;
+        let (epoch, lost) = (learning.epoch, learning.lost);
         if !self.write_copy(id, copy) {
             return self.leave(id, "cannot write to its disk");
         }
         self.set_current_epoch(id, epoch);
+        if lost {
+            return self.leave(id, "lost its leader while it wrote what it had copied");
+        }
         self.stage(id, Stage::Copied, Some(sync));
         self.packet_to_leader(link, Packet::Copied);
     }

@@ -15,8 +15,8 @@ pub(super) struct Ledger {
     /// What clients were told, by ensemble.
     acknowledged: BTreeMap<String, Vec<Entry>>,
     /// What leaders committed, and which one first.
-    committed: BTreeMap<(String, i64), (u64, ProcessId)>,
-    violations: Vec<Violation>,
+    committed: BTreeMap<String, BTreeMap<i64, (u64, ProcessId)>>,
+    pub(super) violations: Vec<Violation>,
     /// The pairs of leaders that were reported.
     reported: Vec<(ProcessId, ProcessId)>,
 }
@@ -37,20 +37,14 @@ impl Zoo {
 
     /// How many writes this ensemble has committed.
     pub fn committed(&self, ensemble: &str) -> usize {
-        self.ledger
-            .committed
-            .keys()
-            .filter(|(name, _)| name == ensemble)
-            .count()
+        self.ledger.committed.get(ensemble).map_or(0, BTreeMap::len)
     }
 
     /// A person has accepted that data of this ensemble is lost, or it was deleted: what was
     /// acknowledged until now is looked for no more.
     pub fn excuse(&mut self, ensemble: &str) {
         self.ledger.acknowledged.remove(ensemble);
-        self.ledger
-            .committed
-            .retain(|(name, _), _| name != ensemble);
+        self.ledger.committed.remove(ensemble);
     }
 
     /// The leaders of this ensemble that could commit a write now: a majority of the own list follows
@@ -83,6 +77,7 @@ impl Zoo {
         let leaders = self.leaders_that_can_commit(ensemble);
         for leader in leaders {
             self.check_history(leader, Harm::StaleRead);
+            self.check_followers_of(leader);
         }
         self.check_leaders(ensemble);
     }
@@ -98,12 +93,8 @@ impl Zoo {
 
     pub(super) fn note_commit(&mut self, id: ProcessId, entry: Entry) {
         let ensemble = self.process(id).start.ensemble.clone();
-        let key = (ensemble.clone(), entry.zxid);
-        let first = *self
-            .ledger
-            .committed
-            .entry(key)
-            .or_insert((entry.write, id));
+        let committed = self.ledger.committed.entry(ensemble.clone()).or_default();
+        let first = *committed.entry(entry.zxid).or_insert((entry.write, id));
         if first.0 != entry.write {
             let text = format!(
                 "{} and {} both committed zxid {:#x}: the one write {}, the other write {}",
@@ -157,6 +148,38 @@ impl Zoo {
             acknowledged.retain(|e| !lost.contains(e));
         }
         self.violate(&ensemble, kind, text);
+    }
+
+    /// What the leader's followers serve, it must have.
+    fn check_followers_of(&mut self, leader: ProcessId) {
+        let Role::Leading(leading) = &self.process(leader).role else {
+            return;
+        };
+        let history = self.process(leader).data.committed();
+        let links = leading
+            .learners
+            .keys()
+            .filter_map(|link| self.network.linked(*link));
+        let serving = links
+            .map(|(learner, _)| learner)
+            .filter(|l| self.process(*l).serves());
+        let mut texts = Vec::new();
+        for learner in serving {
+            let own = self.process(learner).data.committed();
+            if let Some(entry) = own.iter().find(|e| !holds(history, **e)) {
+                texts.push(format!(
+                    "{} serves write {} with zxid {:#x}, which its leader, {}, does not have",
+                    self.name(learner),
+                    entry.write,
+                    entry.zxid,
+                    self.name(leader)
+                ));
+            }
+        }
+        let ensemble = self.process(leader).start.ensemble.clone();
+        for text in texts {
+            self.violate(&ensemble, Harm::TwoHistories, text);
+        }
     }
 
     fn check_leaders(&mut self, ensemble: &str) {

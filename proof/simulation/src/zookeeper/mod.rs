@@ -22,6 +22,8 @@ mod election;
 mod leader;
 mod learner;
 mod ledger;
+mod life;
+mod links;
 mod network;
 mod prepare;
 mod process;
@@ -35,15 +37,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use bellwether_ensemble::ServerId;
-
 pub use self::config::NotAConfiguration;
-use self::disk::{Database, Disk};
-use self::election::Ballot;
+use self::disk::Disk;
 use self::ledger::Ledger;
-use self::network::{LinkId, Message, Network, Peers, Port};
+use self::network::{LinkId, Message, Network, Port};
 pub use self::prepare::{Permission, Prepare, Prepared};
-use self::process::{Lead, Process, Role, Stage};
+use self::process::{Lead, Process};
 pub use self::types::*;
 
 /// Something that will happen.
@@ -96,6 +95,7 @@ pub(in crate::zookeeper) enum Timer {
     BeginToLead,
     LeadOver(Lead),
     Count,
+    CopyOver(LinkId),
 }
 
 /// A client's write that is not answered.
@@ -168,64 +168,6 @@ impl Zoo {
         self.sizes.insert(ensemble.to_owned(), bytes);
     }
 
-    /// Starts a server process. Its name resolves to it when [`Zoo::resolve`] says so, and the disk is
-    /// as [`Zoo::prepare`] left it.
-    pub fn start(&mut self, now: Duration, start: Start) -> ProcessId {
-        self.advance(now);
-        let id = ProcessId(self.processes.len());
-        let voters: BTreeMap<ServerId, String> = start.voters.iter().cloned().collect();
-        let server = start.id;
-        let process = Process {
-            start,
-            voters,
-            alive: true,
-            frozen: false,
-            missed: Vec::new(),
-            role: Role::Loading,
-            generation: 0,
-            round: 0,
-            vote: Ballot::default(),
-            peers: Peers::default(),
-            data: Database::default(),
-            flushing: None,
-            requests: BTreeMap::new(),
-        };
-        self.processes.push(process);
-        self.alive.insert(id);
-        self.tell(id, &format!("starts as server {server}"));
-        let reads = self.transfer(self.bytes(id), self.timing.disk_rate);
-        let begins = self.between(self.timing.process_start);
-        self.timer(id, begins + reads, Timer::Load);
-        id
-    }
-
-    /// Ends a process at once, as SIGKILL does. Of what it had not yet flushed to its disk a part is
-    /// there.
-    pub fn kill(&mut self, now: Duration, process: ProcessId) {
-        self.advance(now);
-        if self.process(process).alive {
-            self.end(process, Role::Killed);
-            self.tell(process, "is killed");
-        }
-    }
-
-    /// Stops a process without ending it, as SIGSTOP does.
-    pub fn freeze(&mut self, now: Duration, process: ProcessId) {
-        self.advance(now);
-        self.process_mut(process).frozen = true;
-        self.look_at_links();
-    }
-
-    /// Lets a frozen process go on.
-    pub fn thaw(&mut self, now: Duration, process: ProcessId) {
-        self.advance(now);
-        self.process_mut(process).frozen = false;
-        for event in std::mem::take(&mut self.process_mut(process).missed) {
-            self.schedule(self.now, event);
-        }
-        self.look_at_links();
-    }
-
     /// When something happens by itself.
     pub fn next_event(&self) -> Option<Duration> {
         self.queue.first_key_value().map(|((at, _), _)| *at)
@@ -271,78 +213,6 @@ impl Zoo {
         std::mem::take(&mut self.answers)
     }
 
-    /// A client asks a server to write; what becomes of it is among [`Zoo::take_answers`] later. Every
-    /// write is another number.
-    pub fn propose(
-        &mut self,
-        now: Duration,
-        client: ClientId,
-        process: ProcessId,
-        write: u64,
-    ) -> RequestId {
-        self.advance(now);
-        self.last_request += 1;
-        let request = RequestId(self.last_request);
-        self.requests.insert(request, Request { client, write });
-        let latency = self.between(self.timing.latency);
-        self.schedule(self.now + latency, Event::Request { process, request });
-        request
-    }
-
-    /// What a client reads from a server; `None` if it serves nobody.
-    pub fn read(&self, process: ProcessId) -> Option<&[Entry]> {
-        let process = self.process(process);
-        let answers = process.alive && !process.frozen && process.serves();
-        answers.then(|| process.data.committed())
-    }
-
-    /// What a server does.
-    pub fn phase(&self, process: ProcessId) -> Phase {
-        let process = self.process(process);
-        match &process.role {
-            Role::Killed | Role::Exited(_) => Phase::Down,
-            Role::Loading => Phase::Loading,
-            Role::Looking(_) | Role::Leaving(_) => Phase::Looking,
-            Role::Learning(l) => match l.stage {
-                Stage::Connecting { .. } | Stage::Registered | Stage::Promised => Phase::Discovery,
-                Stage::Copying { from, until, bytes } => {
-                    let whole = until.saturating_sub(from).as_micros().max(1);
-                    let left = until.saturating_sub(self.now).as_micros();
-                    let bytes_left = u128::from(bytes) * left / whole;
-                    Phase::Synchronizing {
-                        bytes_left: u64::try_from(bytes_left).unwrap_or(bytes),
-                    }
-                }
-                Stage::Copied => Phase::Synchronizing { bytes_left: 0 },
-                Stage::Serving if process.start.observer => Phase::Observing,
-                Stage::Serving => Phase::Following,
-            },
-            Role::Leading(l) => match l.stage {
-                Lead::Epoch | Lead::Promise => Phase::Discovery,
-                Lead::Copies => Phase::Synchronizing { bytes_left: 0 },
-                Lead::Serving => Phase::Leading,
-            },
-        }
-    }
-
-    /// Why a process ended by itself, if it did.
-    pub fn exit_message(&self, process: ProcessId) -> Option<&str> {
-        match &self.process(process).role {
-            Role::Exited(message) => Some(message),
-            _ => None,
-        }
-    }
-
-    /// How the process was started.
-    pub fn start_of(&self, process: ProcessId) -> &Start {
-        &self.process(process).start
-    }
-
-    /// Every process, also those that have ended.
-    pub fn processes(&self) -> impl Iterator<Item = ProcessId> + use<> {
-        (0..self.processes.len()).map(ProcessId)
-    }
-
     pub(in crate::zookeeper) fn process(&self, id: ProcessId) -> &Process {
         &self.processes[id.0]
     }
@@ -367,23 +237,38 @@ impl Zoo {
         Duration::from_micros(self.rng.u64(shortest..=longest.max(shortest)))
     }
 
+    /// How much data the process's ensemble has.
+    fn size_of(&self, id: ProcessId) -> u64 {
+        self.sizes
+            .get(&self.process(id).start.ensemble)
+            .copied()
+            .unwrap_or(0)
+    }
+
+    /// How much data is on the process's disk.
     fn bytes(&self, id: ProcessId) -> u64 {
         let (data, _) = self.disks_of(id);
-        let has = self.disks[data.0].has_database();
-        let size = self.sizes.get(&self.process(id).start.ensemble);
-        size.copied()
-            .filter(|_| has || self.process(id).serves())
-            .unwrap_or(0)
+        if self.disks[data.0].has_database() {
+            self.size_of(id)
+        } else {
+            0
+        }
     }
 
     fn transfer(&self, bytes: u64, rate: u64) -> Duration {
         Duration::from_micros(bytes.saturating_mul(1_000_000) / rate.max(1))
     }
 
-    fn accept_epoch(&mut self, id: ProcessId, epoch: i64) {
+    /// Promises an epoch; says whether the disk took it.
+    fn accept_epoch(&mut self, id: ProcessId, epoch: i64) -> bool {
         let (data, _) = self.disks_of(id);
+        let disk = &mut self.disks[data.0];
+        if disk.full {
+            return false;
+        }
+        disk.accepted_epoch = Some(epoch);
         self.process_mut(id).data.accepted_epoch = epoch;
-        self.disks[data.0].accepted_epoch = Some(epoch);
+        true
     }
 
     fn set_current_epoch(&mut self, id: ProcessId, epoch: i64) {
@@ -444,103 +329,9 @@ impl Zoo {
             Timer::OpenPort => self.open_port(id),
             Timer::BeginToLead => self.begin_to_lead(id),
             Timer::LeadOver(stage) => self.lead_over(id, stage),
+            Timer::CopyOver(link) => self.copy_over(id, link),
             Timer::Count => self.count_followers(id),
         }
-    }
-
-    fn load(&mut self, id: ProcessId) {
-        let start = &self.process(id).start;
-        let named = start.observer || self.process(id).voters.contains_key(&start.id);
-        if !named {
-            let text = format!("My id {} not in the peer list", start.id);
-            return self.exit(id, &text);
-        }
-        let autocreate = start.settings.autocreate;
-        let (data, log) = (start.disk, start.log_disk);
-        let mut disk = std::mem::take(&mut self.disks[data.0]);
-        let loaded = Database::load(&mut disk, log.map(|l| &mut self.disks[l.0]), autocreate);
-        self.disks[data.0] = disk;
-        match loaded {
-            Err(message) => self.exit(id, &message),
-            Ok(database) => {
-                let process = self.process_mut(id);
-                process.data = database;
-                process.vote = process.own_ballot();
-                self.look(id);
-            }
-        }
-    }
-
-    /// A process ends by itself.
-    fn exit(&mut self, id: ProcessId, message: &str) {
-        self.end(id, Role::Exited(message.to_owned()));
-        self.tell(id, message);
-    }
-
-    fn end(&mut self, id: ProcessId, role: Role) {
-        let (data, log) = (
-            self.process(id).data.safe,
-            self.process(id).data.entries.len(),
-        );
-        // What was written and not flushed may be there or not.
-        let kept = data + self.rng.usize(0..=log.saturating_sub(data));
-        let (_, disk) = self.disks_of(id);
-        if !self.disks[disk.0].full && !matches!(self.process(id).role, Role::Loading) {
-            self.save(id, kept);
-        }
-        self.close_all(id);
-        self.forget_arrivals(id);
-        self.alive.remove(&id);
-        let process = self.process_mut(id);
-        process.alive = false;
-        process.generation += 1;
-        process.role = role;
-        process.missed = Vec::new();
-        process.data = Database::default();
-        let requests = std::mem::take(&mut process.requests);
-        for (write, request) in requests {
-            self.answer_client(id, request, write, Outcome::Lost);
-        }
-        self.look_at_links();
-    }
-
-    fn request(&mut self, id: ProcessId, request: RequestId) {
-        let Some(write) = self.requests.get(&request).map(|r| r.write) else {
-            return;
-        };
-        let process = self.process_mut(id);
-        if !process.alive || !process.serves() {
-            return self.answer_client(id, request, write, Outcome::Refused);
-        }
-        process.requests.insert(write, request);
-        let link = match &process.role {
-            Role::Learning(learning) => learning.link,
-            _ => None,
-        };
-        match link {
-            Some(link) => self.packet_to_leader(link, network::Packet::Request(write)),
-            None => self.propose_as_leader(id, write),
-        }
-    }
-
-    fn answer_client(&mut self, id: ProcessId, request: RequestId, write: u64, outcome: Outcome) {
-        let Some(Request { client, .. }) = self.requests.remove(&request) else {
-            return;
-        };
-        if let Outcome::Acknowledged(zxid) = outcome {
-            self.note_acknowledged(id, Entry { zxid, write });
-        }
-        let at = self.now + self.between(self.timing.latency);
-        self.schedule(
-            at,
-            Event::Answer(Answer {
-                at,
-                client,
-                request,
-                write,
-                outcome,
-            }),
-        );
     }
 
     fn tell(&mut self, process: ProcessId, text: &str) {

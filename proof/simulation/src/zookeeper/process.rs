@@ -72,6 +72,8 @@ pub(super) struct Learning {
     pub(super) buffer: Vec<Buffered>,
     /// What is being written to the disk.
     pub(super) pending: Option<Copy>,
+    /// Whether the leader was lost while that was being written, which is noticed at its end.
+    pub(super) lost: bool,
 }
 
 /// How far a learner is.

@@ -124,6 +124,8 @@ pub struct Timing {
     pub copy_rate: u64,
     /// After how long an attempt to connect to a silent address ends.
     pub connect_timeout: Duration,
+    /// After how long a connection breaks whose other end is gone without a word.
+    pub retransmission: Duration,
 }
 
 impl Default for Timing {
@@ -140,6 +142,8 @@ impl Default for Timing {
             disk_rate: 100 << 20,
             copy_rate: 50 << 20,
             connect_timeout: Duration::from_secs(5),
+            // 15 retransmissions, as Linux has it.
+            retransmission: Duration::from_secs(924),
         }
     }
 }
@@ -225,7 +229,7 @@ pub enum Harm {
     LostWrite,
     /// Two leaders can commit at once.
     TwoLeaders,
-    /// Two writes were committed with the same zxid.
+    /// Two writes were committed with the same zxid, or a follower serves what its leader does not have.
     TwoHistories,
     /// A client read from a leader and did not find what was acknowledged before.
     StaleRead,

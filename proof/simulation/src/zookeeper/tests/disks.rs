@@ -142,6 +142,67 @@ fn the_member_program_refuses_what_is_not_the_members_own() {
     );
 }
 
+/// The snapshots alone lack what was acknowledged; the log's volume has it.
+#[test]
+fn a_log_on_a_volume_of_its_own_is_read_again() {
+    let mut zoo = Zoo::new(1);
+    let (data, log) = (zoo.new_disk(), zoo.new_disk());
+    let around = Prepare {
+        ensemble: NAME.to_owned(),
+        id: ServerId(1),
+        disk: data,
+        log_disk: Some(log),
+        permission: Permission::parse(Some("1"), Some("100")),
+        must_initialize: false,
+        recorded_epoch: None,
+        now: 50,
+    };
+    let start = Start {
+        ensemble: NAME.to_owned(),
+        id: ServerId(1),
+        host: host(1),
+        voters: vec![(ServerId(1), host(1))],
+        observer: false,
+        disk: data,
+        log_disk: Some(log),
+        settings: Settings {
+            autocreate: false,
+            ..Settings::default()
+        },
+    };
+    zoo.prepare(&around).unwrap();
+    let first = zoo.start(Duration::ZERO, start.clone());
+    zoo.advance(secs(5));
+    for write in 1..=10 {
+        zoo.propose(secs(5), ClientId(1), first, write);
+    }
+    zoo.advance(secs(6));
+    assert_eq!(zoo.take_answers().len(), 10);
+    zoo.kill(secs(6), first);
+    let report = zoo.volume_report(data, Some(log));
+    assert!(report.has_database && report.transaction_log.is_some());
+    assert_eq!(
+        (report.current_epoch, report.accepted_epoch),
+        (Some(1), Some(1))
+    );
+    assert_eq!(zoo.on_disk(data, Some(log)).len(), 10);
+    zoo.prepare(&around).unwrap();
+    let second = zoo.start(secs(6), start);
+    zoo.advance(secs(12));
+    assert_eq!(zoo.read(second).unwrap().len(), 10);
+    assert!(zoo.violations().is_empty());
+    // Without the log's volume the member is refused.
+    let lost = Prepare {
+        log_disk: Some(zoo.new_disk()),
+        ..around
+    };
+    assert!(
+        zoo.prepare(&lost)
+            .unwrap_err()
+            .contains("log volume is new")
+    );
+}
+
 #[test]
 fn a_server_that_its_own_list_does_not_name_ends() {
     let mut bench = Bench::started(1, 3);
@@ -198,4 +259,49 @@ fn a_rendered_file_is_read() {
             .observer
     );
     assert!(Start::parse(NAME, ServerId(1), "nothing", data, None).is_err());
+}
+
+/// A leader that is cut off proposes what it can no longer commit. When it comes back that is gone, whether
+/// the new leader has written since or not.
+#[test]
+fn what_only_a_leader_that_was_cut_off_has_vanishes() {
+    let mut vanished = 0;
+    for (seed, others_write) in (0..20).map(|seed| (seed, seed % 2 == 0)) {
+        let mut bench = Bench::started(seed, 3);
+        let leader = bench.leader();
+        bench.write_through(&[leader]);
+        bench.run(secs(2));
+        let before = bench.acknowledged();
+        let process = bench.processes[&leader];
+        let now = bench.zoo.now();
+        bench.zoo.isolate(now, process);
+        bench.run(secs(1));
+        bench.stop_writing();
+        let on_disk = |bench: &Bench| bench.zoo.on_disk(bench.disks[&leader], None).len();
+        let proposed = on_disk(&bench);
+        assert!(proposed > before, "a proposal is on its disk");
+        bench.run(secs(20));
+        if others_write {
+            let others: Vec<u16> = (1..=3).filter(|id| *id != leader).collect();
+            bench.write_through(&others);
+            bench.run(secs(1));
+            bench.stop_writing();
+        }
+        let other = bench.processes[&bench.leader()];
+        let now = bench.zoo.now();
+        bench.zoo.join(now, process);
+        bench.run(secs(10));
+        assert_eq!(bench.serving(), [1, 2, 3]);
+        bench.zoo.check(NAME);
+        assert_eq!(bench.harm(), [], "{}", bench.story());
+        let kept = bench.zoo.read(other).unwrap().to_vec();
+        assert_eq!(bench.zoo.read(process).unwrap(), kept);
+        assert_eq!(bench.zoo.on_disk(bench.disks[&leader], None), kept);
+        vanished += usize::from(!others_write && kept.len() < proposed);
+        // It stays so after a restart.
+        let process = bench.start(leader, &[1, 2, 3]);
+        bench.run(secs(5));
+        assert_eq!(bench.zoo.read(process).unwrap(), kept);
+    }
+    assert!(vanished > 0);
 }

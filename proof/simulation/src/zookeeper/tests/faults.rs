@@ -3,6 +3,12 @@
 
 use super::*;
 
+/// How many lives are tried; the environment may ask for more.
+fn seeds(few: u64) -> u64 {
+    let asked = std::env::var("BELLWETHER_SEEDS").ok();
+    asked.and_then(|seeds| seeds.parse().ok()).unwrap_or(few)
+}
+
 /// One fault, or the end of one.
 fn fault(bench: &mut Bench, rng: &mut fastrand::Rng, list: &[u16]) {
     let now = bench.zoo.now();
@@ -14,7 +20,14 @@ fn fault(bench: &mut Bench, rng: &mut fastrand::Rng, list: &[u16]) {
             bench.kill(id);
         }
         2..=4 => {
-            bench.start(id, list);
+            // The name resolves to the process before for a while.
+            let started = bench.start_unresolved(id, list);
+            let late = if rng.bool() {
+                ms(rng.u64(..8000))
+            } else {
+                Duration::ZERO
+            };
+            bench.zoo.resolve(&host(id), Some(started), now + late);
         }
         5 => bench.zoo.freeze(now, process),
         6 => bench.zoo.thaw(now, process),
@@ -80,4 +93,86 @@ fn faults_of_every_kind_lose_nothing() {
             }
         }
     }
+}
+
+/// One step of a change of the lists, in any order and with crashes: every member restarts with the new
+/// list.
+fn step(bench: &mut Bench, rng: &mut fastrand::Rng, old: &[u16], new: &[u16]) {
+    for id in new.iter().filter(|id| !old.contains(id)) {
+        bench.disk(*id, false);
+        bench.start(*id, new);
+    }
+    let mut lists: BTreeMap<u16, &[u16]> = old.iter().map(|id| (*id, old)).collect();
+    lists.extend(
+        new.iter()
+            .filter(|id| !old.contains(id))
+            .map(|id| (*id, new)),
+    );
+    loop {
+        let behind = lists
+            .iter()
+            .filter(|(id, l)| **l != new && new.contains(id));
+        let behind: Vec<u16> = behind.map(|(id, _)| *id).collect();
+        if behind.is_empty() {
+            break;
+        }
+        bench.run(ms(rng.u64(..4000)));
+        if rng.bool() {
+            let id = behind[rng.usize(..behind.len())];
+            lists.insert(id, new);
+            bench.start(id, new);
+        } else {
+            // A crash, and the member comes back with the list that it had.
+            let all: Vec<u16> = lists.keys().copied().collect();
+            let id = all[rng.usize(..all.len())];
+            bench.start(id, lists[&id]);
+        }
+        for writer in &mut bench.writers {
+            writer.use_servers(bench.processes.values().copied().collect());
+        }
+    }
+    for id in old.iter().filter(|id| !new.contains(id)) {
+        bench.kill(*id);
+        bench.processes.remove(id);
+    }
+    bench.until("all serve the new list", |b| b.serving() == new);
+}
+
+fn chain(seed: u64, sizes: &[u16]) -> Bench {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut bench = Bench::started(seed, sizes[0]);
+    let list = |size: u16| (1..=size).collect::<Vec<u16>>();
+    bench.write_through(&list(sizes[0]));
+    for pair in sizes.windows(2) {
+        step(&mut bench, &mut rng, &list(pair[0]), &list(pair[1]));
+    }
+    bench.stop_writing();
+    bench.zoo.check(NAME);
+    for process in bench.processes.values() {
+        for writer in &bench.writers {
+            bench
+                .zoo
+                .ledger
+                .violations
+                .extend(writer.read_back(&bench.zoo, *process));
+        }
+    }
+    bench
+}
+
+#[test]
+fn single_steps_in_any_order_with_crashes_lose_nothing() {
+    for seed in 0..seeds(10) {
+        let bench = chain(seed, &[3, 4, 5, 6, 7, 6, 5, 4, 3]);
+        assert_eq!(bench.harm(), [], "seed {seed}: {}", bench.story());
+    }
+}
+
+#[test]
+fn double_steps_in_any_order_lose_something_in_some_of_many_tries() {
+    let harmed = (0..40).filter(|seed| {
+        let step = std::panic::catch_unwind(|| chain(*seed, &[3, 5]).harm());
+        step.is_ok_and(|harm| !harm.is_empty())
+    });
+    assert!(harmed.count() > 0);
 }

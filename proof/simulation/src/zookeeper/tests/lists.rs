@@ -108,6 +108,42 @@ fn a_newcomer_without_that_permission_waits_for_ever() {
     bench.start(1, &[1, 2]);
     bench.run(secs(60));
     assert!(bench.serving().is_empty());
+    // Nor does the permission help it later, unless what it left is removed.
+    let disk = bench.disks[&2];
+    bench.zoo.disks[disk.0].initialize = true;
+    let process = bench.start(2, &[1, 2]);
+    bench.run(secs(5));
+    assert_eq!(
+        bench.zoo.exit_message(process),
+        Some("The current epoch, ffffffffffffffff, is older than the last zxid, 0x0")
+    );
+}
+
+/// The leader restarts before its followers have the new list: the old ones serve, and those with the new
+/// list wait until there are more of them.
+#[test]
+fn a_single_step_with_the_leader_first_harms_nothing_and_leaves_two_behind() {
+    for seed in 0..10 {
+        let mut bench = Bench::started(seed, 3);
+        bench.write_through(&[1, 2, 3]);
+        bench.disk(4, false);
+        bench.start(4, &[1, 2, 3, 4]);
+        bench.until("4 follows", |b| b.phase(4) == Phase::Following);
+        let leader = bench.leader();
+        bench.start(leader, &[1, 2, 3, 4]);
+        bench.run(secs(60));
+        let mut old = vec![1, 2, 3];
+        old.retain(|id| *id != leader);
+        assert_eq!(bench.serving(), old, "{}", bench.story());
+        assert_eq!(bench.harm(), []);
+        // One more with the new list, and the ensemble goes on.
+        for id in old {
+            bench.start(id, &[1, 2, 3, 4]);
+            bench.run(secs(10));
+        }
+        assert_eq!(bench.serving(), [1, 2, 3, 4], "{}", bench.story());
+        assert_eq!(bench.harm(), []);
+    }
 }
 
 /// A leader takes learners that its list does not name, and their acknowledgements do not count.
