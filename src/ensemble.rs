@@ -176,9 +176,11 @@ async fn pass(
     let status = gathered.ensemble.status.as_ref();
     plan.report.go_on_from(status.and_then(|s| s.phase));
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
-    if let Some(Step::RestartMember { pod, .. }) = &plan.step {
-        span.record("bellwether.step", format_args!("restart {pod}").to_string());
-    }
+    let step = plan.step.as_ref().map(|step| match step {
+        Step::RestartMember { pod, .. } => format!("restart {pod}"),
+        Step::DeleteClaim { claim, .. } => format!("delete {claim}"),
+    });
+    span.record("bellwether.step", step);
     let outcome = execute::execute(context, &gathered, &plan).await;
     publish::status(context, &gathered, Some(&valid), &plan.report, &outcome).await?;
     publish::events(context, &gathered, &plan, &outcome).await;

@@ -264,8 +264,9 @@ pub struct TransactionLog {
     pub storage_class_name: Option<String>,
 }
 
-/// What becomes of volumes that no member uses any more. With `Delete`, Kubernetes deletes all of them
-/// also when somebody deletes the StatefulSet itself.
+/// What becomes of volumes that no member uses any more. With `Delete` they are deleted when the size
+/// change that removed their members is done, and all of them with the ensemble; never because of what
+/// happens to the StatefulSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ReclaimPolicy {
     /// They stay. An ensemble of the same name takes them up again, whatever its size; so does a

@@ -39,6 +39,9 @@ reasons! {
     RestartingMember: NOTHING,
     /// `ZooKeeperEnsemble`: the leader is restarted, last of all. Writes wait for the next leader.
     RestartingLeader: NOTHING,
+    /// `ZooKeeperEnsemble`: the volume claim of a member that left is deleted, since
+    /// `storage.reclaimPolicy` is `Delete`.
+    DeletingVolume: NOTHING,
     /// `ZooKeeperEnsemble`: another member leads.
     LeaderElected: "Nothing after a restart of the leader. If leaders change by themselves, see the members' logs and disks.",
     /// `ZooKeeperEnsemble`: the phase became `Ready`.

@@ -51,6 +51,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
         resource_version: ordinal.to_string(),
         revision: Some(revision.clone()),
         controller_revision: Some(if ordinal < RESTARTED { "new" } else { "old" }.to_owned()),
+        controller: None,
         terminating: false,
         state: PodState::Running,
         ready: true,

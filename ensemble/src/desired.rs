@@ -195,7 +195,14 @@ fn parse_acceptance(text: &str) -> Option<Acceptance> {
 pub fn needs_write(desired: &DesiredObject, live: Option<&Value>) -> bool {
     let Some(live) = live else { return true };
     if desired.write == Write::Merge {
-        return !is_part_of(&desired.body, live);
+        // A merge replaces the whole list of owners.
+        let owners = |object: &Value| {
+            object["metadata"]["ownerReferences"]
+                .as_array()
+                .map(Vec::len)
+        };
+        let loses = owners(&desired.body).is_some_and(|n| owners(live).unwrap_or(0) != n);
+        return loses || !is_part_of(&desired.body, live);
     }
     let hash = |v: &Value| v["metadata"]["annotations"][labels::APPLIED_HASH].clone();
     hash(&desired.body) != hash(live) || !has_all(&desired.body, live)

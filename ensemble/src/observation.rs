@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bellwether_api::ensemble::MemberRole;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::ids::{ServerId, Voters};
 use crate::volume_report::VolumeReport;
@@ -30,6 +31,9 @@ pub struct Observation {
     pub observers: ObserversObservation,
     /// Pods of members and observers that Kubernetes refuses to create, and why: see [`crate::creation`].
     pub refused: BTreeMap<String, String>,
+    /// Objects of a deleted ensemble of the same name, as `Kind name`: their owner reference has another
+    /// uid, so the garbage collector is about to delete them.
+    pub leftovers: Vec<String>,
 }
 
 /// The observers.
@@ -101,6 +105,9 @@ pub struct PodObservation {
     pub controller_revision: Option<String>,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// The uid of the StatefulSet that controls it. A pod whose StatefulSet was deleted goes too, unless
+    /// that reference was taken off it (`kubectl delete --cascade=orphan`).
+    pub controller: Option<String>,
     /// What the kubelet and the scheduler say of it.
     pub state: PodState,
     /// Whether its readiness probe succeeds. The probe fails only after some seconds without a
@@ -203,7 +210,7 @@ impl ServerReport {
 }
 
 /// One volume claim of a member or of a former member.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClaimObservation {
     /// Its name.
     pub name: String,
@@ -211,6 +218,10 @@ pub struct ClaimObservation {
     pub ordinal: u16,
     /// Its unique id, the precondition of every write.
     pub uid: String,
+    /// Its resource version, the precondition of its deletion and of a change of its owners.
+    pub resource_version: String,
+    /// Its owners: with the last of them Kubernetes deletes it.
+    pub owners: Vec<OwnerReference>,
     /// The last server list that was finished while this claim existed; `None` on a claim that is
     /// new, which says nothing. See [`crate::plan::volumes`].
     pub voters: Option<Voters>,

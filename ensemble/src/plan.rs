@@ -11,6 +11,7 @@ pub mod loss;
 pub mod membership;
 pub mod observers;
 pub mod permission;
+pub mod reclaim;
 pub mod report;
 pub mod roll;
 mod runs;
@@ -83,6 +84,19 @@ pub enum Step {
         /// Why, for people.
         reason: String,
     },
+    /// Delete the volume claim of a member that left.
+    DeleteClaim {
+        /// The claim.
+        claim: String,
+        /// Its unique id: never delete the claim that replaced it.
+        uid: String,
+        /// Its resource version: never act on a claim that changed since it was judged.
+        resource_version: String,
+        /// The server id of the member that left.
+        id: ServerId,
+        /// Why, for people.
+        reason: String,
+    },
 }
 
 /// What a member must be when it is asked again just before its restart.
@@ -106,6 +120,7 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 #[doc(hidden)]
 pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
     let mut plan = match &observation.stateful_set {
+        _ if !observation.leftovers.is_empty() => wait_for_leftovers(observation),
         None => start::plan_start(ensemble, observation),
         Some(set) => plan_existing(rules, &with_last_restart(ensemble, set), observation, set),
     };
@@ -127,6 +142,19 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
         plan.report.pause();
         plan.requeue = LATER;
     }
+    plan
+}
+
+/// Objects of a deleted ensemble of the same name would be adopted a moment before they are deleted, its
+/// volumes among them.
+fn wait_for_leftovers(observation: &Observation) -> Plan {
+    let message = format!(
+        "Kubernetes deletes what a deleted ensemble of this name owned; nothing is changed until it is \
+         gone: {}.",
+        observation.leftovers.join(", ")
+    );
+    let mut plan = Plan::nothing(Report::new(Phase::Starting, message));
+    plan.requeue = SOON;
     plan
 }
 
@@ -209,6 +237,9 @@ fn plan_existing(
     let records = volumes::plan_records(&observation.claims, &view);
     let recording = !records.is_empty();
     objects.extend(records);
+    if !recording {
+        objects.extend(reclaim::plan_owners(ensemble, observation));
+    }
 
     let template_changes = !same_inputs || change.replicas != set.replicas;
     let mut roll = roll::plan_roll(&view, set, change.bounce);
@@ -234,6 +265,19 @@ fn plan_existing(
     let full = disks::nearly_full(observation.pods.iter().chain(observing));
     report.volumes(growth.under_way, growth.trouble.into_iter().chain(full));
     report.loss(&loss);
+    let settled = !template_changes && !recording && change.held.is_none();
+    let step = roll.step.or_else(|| loss.step.clone());
+    let step = step.or_else(|| {
+        let deletion = || reclaim::plan_deletion(ensemble, observation, &view);
+        settled.then(deletion).flatten()
+    });
+    if let Some(Step::DeleteClaim { claim, reason, .. }) = &step {
+        let what = format!(
+            "{} Deleting volume claim {claim}: {reason}.",
+            report.message
+        );
+        report.message = what.trim_start().to_owned();
+    }
     let mut used: Vec<&str> = observation
         .pods
         .iter()
@@ -253,16 +297,17 @@ fn plan_existing(
     let mut last = growth.requests;
     last.push(discovery::client_config(ensemble));
     let idle = report.phase == Phase::Ready;
+    let deletes = matches!(step, Some(Step::DeleteClaim { .. }));
     Plan {
         objects,
         prune,
         last,
-        step: roll.step.or_else(|| loss.step.clone()),
+        step,
         facts: Facts::of(ensemble.generation, observation),
         accepted: loss.acceptance.filter(|_| loss.is_new),
         report,
         requeue: match () {
-            () if recording => AT_ONCE,
+            () if recording || deletes => AT_ONCE,
             () if idle => LATER,
             () => SOON,
         },

@@ -10,6 +10,8 @@
 //! always safe; two more is not for odd sizes: {1,2} of {1,2,3} and {3,4,5} of {1..5} do not meet,
 //! and real servers then elect two leaders without any network fault.
 
+use std::collections::BTreeSet;
+
 use crate::ids::{ServerId, Voters};
 
 /// The number of votes that decide in `voters`.
@@ -131,6 +133,72 @@ pub fn never_joins(id: ServerId, own: &Voters) -> bool {
     !holds_majority(&own.difference(&Voters::from_iter([id])), own)
 }
 
+/// What has to be known of an ensemble before the volume of a member that left is deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Departure<'a> {
+    /// The server lists of every pod and of the pod template.
+    pub live: &'a BTreeSet<&'a Voters>,
+    /// The server lists on the volume claims, from which the ensemble would be started again.
+    pub recorded: &'a BTreeSet<&'a Voters>,
+    /// The server list that the user wants.
+    pub wanted: &'a Voters,
+    /// The server list of the pod template.
+    pub template: &'a Voters,
+    /// The voters that serve.
+    pub serving: &'a Voters,
+    /// Whether the last step is finished on every voter, and one leads.
+    pub finished: bool,
+}
+
+/// Why a volume must not be deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnsafeDeletion {
+    /// Its data may be needed.
+    #[error("server {0} is in the server list {1}")]
+    Listed(ServerId, Voters),
+    /// Its pod exists or is wanted.
+    #[error("the pod of server {0} exists or is wanted")]
+    InUse(ServerId),
+    /// Something else comes first.
+    #[error("the ensemble is not at rest with the members that the spec asks for")]
+    Unfinished,
+    /// A member that stays does not serve, so its data is not known to be complete.
+    #[error("only server(s) {0} of {1} serve")]
+    NotServing(Voters, Voters),
+}
+
+/// Whether the volume of a member or observer may be deleted because it left: no server list that is
+/// live, wanted or recorded names it, no pod uses it, and every member that stays serves, so each of them
+/// has every acknowledged write.
+///
+/// # Errors
+/// The first reason against it.
+pub fn may_delete_volume(
+    id: ServerId,
+    in_use: bool,
+    ensemble: &Departure<'_>,
+) -> Result<(), UnsafeDeletion> {
+    if in_use {
+        return Err(UnsafeDeletion::InUse(id));
+    }
+    let live = ensemble.live.iter().chain(ensemble.recorded).copied();
+    let mut lists = live.chain([ensemble.wanted, ensemble.template]);
+    if let Some(list) = lists.find(|list| list.contains(id)) {
+        return Err(UnsafeDeletion::Listed(id, list.clone()));
+    }
+    if !ensemble.finished || ensemble.wanted != ensemble.template {
+        return Err(UnsafeDeletion::Unfinished);
+    }
+    let (template, serving) = (ensemble.template, ensemble.serving);
+    if !template.difference(serving).is_empty() {
+        return Err(UnsafeDeletion::NotServing(
+            serving.clone(),
+            template.clone(),
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -240,6 +308,80 @@ mod tests {
             &four,
             Some(ServerId(4))
         ));
+    }
+
+    #[test]
+    fn a_volume_is_deleted_only_when_nothing_names_its_member_and_all_others_serve() {
+        let (three, four) = (Voters::first(3, 0), Voters::first(4, 0));
+        let (only_three, both) = ([&three].into(), [&three, &four].into());
+        let at_rest = Departure {
+            live: &only_three,
+            recorded: &only_three,
+            wanted: &three,
+            template: &three,
+            serving: &three,
+            finished: true,
+        };
+        let may = |in_use, ensemble| may_delete_volume(ServerId(4), in_use, &ensemble).is_ok();
+        assert!(may(false, at_rest));
+        let two = Voters::first(2, 0);
+        for (in_use, ensemble) in [
+            (true, at_rest),
+            (
+                false,
+                Departure {
+                    live: &both,
+                    ..at_rest
+                },
+            ),
+            (
+                false,
+                Departure {
+                    recorded: &both,
+                    ..at_rest
+                },
+            ),
+            (
+                false,
+                Departure {
+                    wanted: &four,
+                    ..at_rest
+                },
+            ),
+            (
+                false,
+                Departure {
+                    wanted: &two,
+                    ..at_rest
+                },
+            ),
+            (
+                false,
+                Departure {
+                    template: &four,
+                    ..at_rest
+                },
+            ),
+            (
+                false,
+                Departure {
+                    serving: &two,
+                    ..at_rest
+                },
+            ),
+            (
+                false,
+                Departure {
+                    finished: false,
+                    ..at_rest
+                },
+            ),
+        ] {
+            assert!(!may(in_use, ensemble), "{in_use} {ensemble:?}");
+        }
+        for id in 1..=3 {
+            assert!(may_delete_volume(ServerId(id), false, &at_rest).is_err());
+        }
     }
 
     proptest! {

@@ -7,6 +7,8 @@
 mod by_hand;
 #[path = "roll/loss.rs"]
 mod loss;
+#[path = "roll/reclaim.rs"]
+mod reclaim;
 #[path = "roll/world.rs"]
 mod world;
 

@@ -192,6 +192,7 @@ impl Operator {
                 resource_version: "1".to_owned(),
                 revision: Some(self.revision(pod.template)?),
                 controller_revision: Some(format!("{:?}", pod.template)),
+                controller: None,
                 terminating: pod.terminating,
                 state: match pod.process {
                     Process::Created => PodState::Starting,
@@ -331,7 +332,10 @@ impl execute::World for Execution<'_> {
     }
 
     async fn take(&mut self, step: &Step) -> Result<bool, Infallible> {
-        let Step::RestartMember { id, expect, .. } = step;
+        let Step::RestartMember { id, expect, .. } = step else {
+            // There are no claims in this world.
+            return Ok(false);
+        };
         self.restart = Some(Pass::Restart {
             ordinal: u8::try_from(id.0 - 1).unwrap_or(u8::MAX),
             expect: Expectation::from(*expect),

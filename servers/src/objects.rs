@@ -25,7 +25,6 @@ pub(crate) struct Set {
     /// Its pod template.
     pub(crate) template: Value,
     annotations: BTreeMap<String, String>,
-    retains: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -113,14 +112,6 @@ impl Objects {
         }
     }
 
-    /// The pod that the StatefulSet no longer wants is gone: its claim stays or goes.
-    pub(crate) fn leave(&mut self, node: &Node, ensemble: &str, ordinal: u16) -> Result<()> {
-        match &self.set {
-            Some(set) if set.retains => Ok(()),
-            _ => self.lose_claim(node, ensemble, ordinal),
-        }
-    }
-
     /// The object of this kind and name.
     pub(crate) fn live(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
         self.written.get(kind, name)
@@ -189,12 +180,10 @@ impl Objects {
             }
             (Write::Merge, None) => bail!("a patch of a StatefulSet that does not exist"),
             (Write::Apply, set) => {
-                let policy = &spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"];
                 let new = Set {
                     replicas,
                     template: spec["template"].clone(),
                     annotations: serde_json::from_value(body["metadata"]["annotations"].clone())?,
-                    retains: policy == "Retain",
                 };
                 *set = Some(new);
                 Ok(())

@@ -312,6 +312,7 @@ impl World {
             resource_version: pod.resource_version.to_string(),
             revision: Some(pod.revision.clone()),
             controller_revision: Some(pod.template.clone()),
+            controller: None,
             terminating: pod.terminating,
             state: pod.state(),
             ready: pod.ready,
@@ -331,6 +332,7 @@ impl World {
             stateful_set: self.objects.observe_set(),
             observers: Default::default(),
             refused: Default::default(),
+            leftovers: Vec::new(),
             pods: pods.collect(),
             claims: self.objects.observe_claims(NAME),
             bootstrap: self.objects.bootstrap.clone(),
@@ -354,9 +356,6 @@ impl World {
         }
         for ordinal in gone {
             self.pods.remove(&ordinal);
-            if ordinal >= set.replicas {
-                self.objects.leave(&self.node, NAME, ordinal)?;
-            }
         }
         let valid = self.valid()?;
         for ordinal in 0..set.replicas {
@@ -468,12 +467,18 @@ impl execute::World for World {
     }
 
     async fn take(&mut self, step: &Step) -> Result<bool> {
-        let Step::RestartMember {
-            uid,
-            resource_version,
-            id,
-            ..
-        } = step;
+        let (uid, resource_version, id) = match step {
+            Step::RestartMember {
+                uid,
+                resource_version,
+                id,
+                ..
+            } => (uid, resource_version, id),
+            Step::DeleteClaim { id, .. } => {
+                self.objects.lose_claim(&self.node, NAME, id.0 - 1)?;
+                return Ok(true);
+            }
+        };
         let same = |pod: &&mut Pod| {
             pod.uid.to_string() == *uid && pod.resource_version.to_string() == *resource_version
         };
@@ -486,7 +491,7 @@ impl execute::World for World {
     }
 
     fn declined(&mut self, _: &Step, why: &str) {
-        self.tell(&format!("the restart is planned anew: {why}"));
+        self.tell(&format!("the step is planned anew: {why}"));
     }
 
     async fn prune(&mut self, revision: &str) -> Result<()> {

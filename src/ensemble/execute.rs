@@ -6,10 +6,11 @@ use bellwether_ensemble::execute::{self, World};
 use bellwether_ensemble::plan::Step;
 use bellwether_ensemble::plan::facts::Facts;
 use bellwether_ensemble::{Plan, execute::execute as carry_out};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::{Span, instrument};
 
@@ -96,47 +97,62 @@ impl World for Cluster<'_> {
         Ok(now.map(|now| Facts::of(now.ensemble.metadata.generation, &now.observation)))
     }
 
-    #[instrument(target = SPANS, name = "restart", skip_all, fields(
-        k8s.pod.name, bellwether.restart.taken = false
+    #[instrument(target = SPANS, name = "step", skip_all, fields(
+        k8s.pod.name, bellwether.step.taken = false
     ))]
     async fn take(&mut self, step: &Step) -> Result<bool, Error> {
-        let Step::RestartMember {
-            pod,
-            uid,
-            resource_version,
-            id,
-            expect,
-            reason,
-        } = step;
         let span = Span::current();
-        span.record("k8s.pod.name", pod);
-        let pods: Api<Pod> = Api::namespaced(self.context.client.clone(), &self.namespace);
-        let params = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: Some(uid.clone()),
-                resource_version: Some(resource_version.clone()),
-            }),
-            ..Default::default()
-        };
-        match pods.delete(pod, &params).await {
-            Ok(_) => {}
-            // The pod changed or went away since it was judged.
-            Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {
-                return Ok(false);
+        let client = self.context.client.clone();
+        let namespace = self.namespace.as_str();
+        let taken = match step {
+            Step::RestartMember {
+                pod,
+                uid,
+                resource_version,
+                ..
+            } => {
+                span.record("k8s.pod.name", pod);
+                let pods: Api<Pod> = Api::namespaced(client, namespace);
+                delete(&pods, "Pod", pod, uid, resource_version).await?
             }
-            Err(error) => return Err(Error::write(format!("Pod {pod}"))(error)),
+            Step::DeleteClaim {
+                claim,
+                uid,
+                resource_version,
+                ..
+            } => {
+                let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, namespace);
+                let kind = "PersistentVolumeClaim";
+                delete(&claims, kind, claim, uid, resource_version).await?
+            }
+        };
+        if !taken {
+            return Ok(false);
         }
-        span.record("bellwether.restart.taken", true);
-        self.context.metrics.restarted(&self.namespace, &self.name);
-        let namespace = &self.namespace;
-        tracing::info!(%namespace, %pod, server = %id, role = ?expect, %reason, "restarting member");
+        span.record("bellwether.step.taken", true);
+        match step {
+            Step::RestartMember {
+                pod,
+                id,
+                expect,
+                reason,
+                ..
+            } => {
+                self.context.metrics.restarted(namespace, &self.name);
+                tracing::info!(%namespace, %pod, server = %id, role = ?expect, %reason, "restarting member");
+            }
+            Step::DeleteClaim {
+                claim, id, reason, ..
+            } => {
+                tracing::info!(%namespace, %claim, server = %id, %reason, "deleting the volume claim of a member that left");
+            }
+        }
         Ok(true)
     }
 
     fn declined(&mut self, step: &Step, why: &str) {
-        let Step::RestartMember { pod, .. } = step;
-        let namespace = &self.namespace;
-        tracing::info!(%namespace, %pod, %why, "the restart is planned anew, since something changed");
+        let (namespace, ensemble) = (&self.namespace, &self.name);
+        tracing::info!(%namespace, %ensemble, ?step, %why, "the step is planned anew, since something changed");
     }
 
     async fn prune(&mut self, revision: &str) -> Result<(), Error> {
@@ -181,5 +197,31 @@ async fn refuse_foreign(api: &Api<DynamicObject>, object: &DesiredObject) -> Res
     {
         None => Ok(()),
         Some(_) => Err(Error::Foreign { what }),
+    }
+}
+
+/// Deletes an object as it was seen. Returns whether it was there and had not changed.
+async fn delete<K>(
+    api: &Api<K>,
+    kind: &str,
+    name: &str,
+    uid: &str,
+    resource_version: &str,
+) -> Result<bool, Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    let params = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(resource_version.to_owned()),
+        }),
+        ..Default::default()
+    };
+    match api.delete(name, &params).await {
+        Ok(_) => Ok(true),
+        // It changed or went away since it was judged.
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
+        Err(error) => Err(Error::write(format!("{kind} {name}"))(error)),
     }
 }

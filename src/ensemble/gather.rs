@@ -23,6 +23,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::ListParams;
 use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
@@ -124,12 +125,36 @@ pub(crate) async fn gather(
             .collect::<BTreeSet<_>>(),
         observers,
         refused,
+        leftovers: leftovers(ensemble.uid().as_deref(), &live),
     };
     Ok(Some(Gathered {
         ensemble,
         observation,
         live,
     }))
+}
+
+/// Objects that an ensemble with another uid owns: it had the same name and was deleted.
+fn leftovers(uid: Option<&str>, live: &BTreeMap<(ObjectKind, String), Value>) -> Vec<String> {
+    let is_ensemble = |owner: &&Value| owner["kind"] == "ZooKeeperEnsemble";
+    let owners = |object: &Value| -> Vec<Value> {
+        let owners = object["metadata"]["ownerReferences"].as_array();
+        let owners = owners.into_iter().flatten();
+        owners.filter(is_ensemble).cloned().collect()
+    };
+    let is_left = |object: &Value| {
+        let owners = owners(object);
+        !owners.is_empty() && owners.iter().all(|owner| owner["uid"].as_str() != uid)
+    };
+    let left = live.iter().filter(|(_, object)| is_left(object));
+    left.map(|((kind, name), _)| format!("{kind:?} {name}"))
+        .collect()
+}
+
+/// The owner that controls an object.
+fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    owners.find(|owner| owner.controller == Some(true))
 }
 
 /// The pods of one StatefulSet by ordinal, every server asked.
@@ -284,6 +309,7 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
         revision: revision(pod.metadata.annotations.as_ref()),
         controller_revision: pod.labels().get("controller-revision-hash").cloned(),
         terminating: pod.metadata.deletion_timestamp.is_some(),
+        controller: controller(&pod.metadata).map(|c| c.uid.clone()),
         state: observe_state(pod),
         ready,
         unready_since: since.filter(|_| !ready),
@@ -428,6 +454,8 @@ fn observe_claim(
     Some(ClaimObservation {
         ordinal,
         uid: claim.uid().unwrap_or_default(),
+        resource_version: claim.resource_version().unwrap_or_default(),
+        owners: claim.owner_references().to_vec(),
         voters: claim
             .annotations()
             .get(labels::VOTERS)
@@ -469,6 +497,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn what_an_ensemble_with_another_uid_owns_is_left_over() {
+        let owned = |owners: &[(&str, &str)]| {
+            let owners = owners
+                .iter()
+                .map(|(kind, uid)| json!({"kind": kind, "uid": uid}));
+            json!({ "metadata": { "ownerReferences": owners.collect::<Vec<_>>() } })
+        };
+        let claim = |name: &str| (ObjectKind::PersistentVolumeClaim, name.to_owned());
+        let live = BTreeMap::from([
+            (claim("free"), json!({ "metadata": {} })),
+            (claim("old"), owned(&[("ZooKeeperEnsemble", "1")])),
+            (claim("own"), owned(&[("ZooKeeperEnsemble", "2")])),
+            (claim("set"), owned(&[("StatefulSet", "3")])),
+        ]);
+        assert_eq!(leftovers(Some("2"), &live), ["PersistentVolumeClaim old"]);
+    }
 
     #[test]
     fn a_pod_that_never_found_a_node_has_been_unready_since_it_was_made() {

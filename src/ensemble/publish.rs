@@ -242,6 +242,11 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         let note = format!("Restarting {pod}: {reason}");
         add(EventType::Normal, word, RESTART, note, Some(pod.clone()));
     }
+    if let Some(Step::DeleteClaim { claim, reason, .. }) = &outcome.step {
+        let word = EventReason::DeletingVolume.as_str();
+        let note = format!("Deleting volume claim {claim}: {reason}");
+        add(EventType::Normal, word, "DeleteVolume", note, None);
+    }
     notes
 }
 

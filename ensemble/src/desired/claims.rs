@@ -3,6 +3,7 @@
 
 use bellwether_api::labels;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
 
 use super::{DesiredObject, ObjectKind, Write};
@@ -24,6 +25,44 @@ pub fn record(claim: &ClaimObservation, voters: &Voters) -> DesiredObject {
         }),
         write: Write::Merge,
     }
+}
+
+/// The claim with the ensemble as its owner, so that it is deleted with the ensemble, or without. `None`
+/// where it is so already.
+///
+/// A patch replaces all owners, so it holds only for the claim as it was seen.
+pub fn owned(
+    claim: &ClaimObservation,
+    ensemble: &ValidEnsemble,
+    owned: bool,
+) -> Option<DesiredObject> {
+    let is_own = |owner: &&OwnerReference| owner.uid == ensemble.uid;
+    if claim.owners.iter().any(|owner| is_own(&owner)) == owned {
+        return None;
+    }
+    let others = claim.owners.iter().filter(|owner| !is_own(owner));
+    let mut owners: Vec<OwnerReference> = others.cloned().collect();
+    if owned {
+        owners.push(OwnerReference {
+            api_version: format!("{}/{}", bellwether_api::GROUP, bellwether_api::VERSION),
+            kind: "ZooKeeperEnsemble".to_owned(),
+            name: ensemble.name.clone(),
+            uid: ensemble.uid.clone(),
+            ..Default::default()
+        });
+    }
+    Some(DesiredObject {
+        kind: ObjectKind::PersistentVolumeClaim,
+        name: claim.name.clone(),
+        body: json!({
+            "metadata": {
+                "uid": claim.uid,
+                "resourceVersion": claim.resource_version,
+                "ownerReferences": owners,
+            },
+        }),
+        write: Write::Merge,
+    })
 }
 
 /// The claim with a request for this size.

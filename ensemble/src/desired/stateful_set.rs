@@ -3,7 +3,6 @@
 //! `OnDelete` and `Parallel`: the StatefulSet controller creates pods, and only the operator's
 //! executor deletes them, one at a time and in the order of the plan.
 
-use bellwether_api::ensemble::ReclaimPolicy;
 use bellwether_api::labels;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
@@ -78,14 +77,26 @@ pub fn restart_request(template: &Value) -> Option<String> {
     request.as_str().map(str::to_owned)
 }
 
-/// Only the number of replicas; the pod template stays as an earlier operator version rendered it.
+/// Only the number of replicas and that volumes stay; the pod template stays as an earlier operator version
+/// rendered it.
 pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
     DesiredObject {
         kind: ObjectKind::StatefulSet,
         name: name.to_owned(),
-        body: json!({ "spec": { "replicas": replicas } }),
+        body: json!({
+            "spec": {
+                "replicas": replicas,
+                "persistentVolumeClaimRetentionPolicy": retention(),
+            },
+        }),
         write: Write::Merge,
     }
+}
+
+/// Volumes belong to the operator: what becomes of them is decided in [`crate::plan::reclaim`], and a
+/// StatefulSet that somebody deletes or scales by hand costs none.
+fn retention() -> Value {
+    json!({ "whenDeleted": "Retain", "whenScaled": "Retain" })
 }
 
 /// The whole StatefulSet. `inputs` is what [`inputs_hash`] says of it; `sizes` are those in the claim
@@ -119,10 +130,6 @@ pub(super) fn parts(
         labels::INPUTS_HASH: inputs,
         labels::RENDERED_BY: ensemble.context.version,
     });
-    let retention = match ensemble.reclaim_policy {
-        ReclaimPolicy::Retain => "Retain",
-        ReclaimPolicy::Delete => "Delete",
-    };
     let class = ensemble.storage_class.as_ref();
     let mut claims = vec![claim_template(ensemble, DATA, sizes.data, class)];
     if let (Some(log), Some(size)) = (&ensemble.transaction_log, sizes.log) {
@@ -137,10 +144,7 @@ pub(super) fn parts(
             "podManagementPolicy": "Parallel",
             "updateStrategy": { "type": "OnDelete" },
             "selector": { "matchLabels": labels::selector(&ensemble.name) },
-            "persistentVolumeClaimRetentionPolicy": {
-                "whenDeleted": retention,
-                "whenScaled": retention,
-            },
+            "persistentVolumeClaimRetentionPolicy": retention(),
             "volumeClaimTemplates": claims,
             "template": {
                 "metadata": {

@@ -12,6 +12,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 
 use super::{Event, difference};
@@ -73,6 +74,7 @@ struct Claim {
     part: Part,
     uid: u32,
     voters: Option<Voters>,
+    owners: Vec<OwnerReference>,
     bytes: Option<u64>,
 }
 
@@ -178,6 +180,7 @@ impl World {
                     ordinal: claim.ordinal,
                     uid: claim.uid.to_string(),
                     voters: claim.voters.clone(),
+                    owners: claim.owners.clone(),
                     requested: claim.bytes,
                     capacity: claim.bytes,
                     ..ClaimObservation::default()
@@ -193,6 +196,7 @@ impl World {
             bootstrap: self.bootstrap.clone(),
             revisions: self.revisions.keys().cloned().collect::<BTreeSet<_>>(),
             refused: BTreeMap::new(),
+            leftovers: Vec::new(),
             observers: ObserversObservation {
                 stateful_set: self.sets.get(&Part::Observers).map(observe_set),
                 pods: self.observe_pods(ensemble, Part::Observers),
@@ -234,6 +238,7 @@ impl World {
                 resource_version: pod.uid.to_string(),
                 revision: Some(pod.revision.clone()),
                 controller_revision: Some(pod.template.clone()),
+                controller: None,
                 terminating: false,
                 state: if pod.age == 0 {
                     PodState::Starting
@@ -306,6 +311,10 @@ impl World {
         let voters = object.body["metadata"]["annotations"][labels::VOTERS].as_str();
         if let Some(voters) = voters {
             claim.voters = voters.parse().ok();
+        }
+        let owners = &object.body["metadata"]["ownerReferences"];
+        if let Ok(owners) = serde_json::from_value(owners.clone()) {
+            claim.owners = owners;
         }
         let size = object.body["spec"]["resources"]["requests"]["storage"].as_str();
         if let Some(size) = size {
@@ -387,6 +396,14 @@ impl World {
         self.elections(ensemble);
     }
 
+    fn delete_claim(&mut self, name: &str) {
+        self.objects.remove(ObjectKind::PersistentVolumeClaim, name);
+        let claim = self.claims.remove(name);
+        if let Some(claim) = claim.filter(|c| c.part == Part::Voters) {
+            self.disks.remove(&claim.ordinal);
+        }
+    }
+
     /// What happens by itself.
     fn tick(&mut self, ensemble: &ValidEnsemble) {
         self.passes += 1;
@@ -418,13 +435,6 @@ impl World {
                 pod,
                 volumes: ensemble.reclaim_policy,
             });
-            if ensemble.reclaim_policy == bellwether_api::ensemble::ReclaimPolicy::Delete {
-                self.claims
-                    .retain(|_, claim| (claim.part, claim.ordinal) != key);
-                if part == Part::Voters {
-                    self.disks.remove(&key.1);
-                }
-            }
         }
         let Some(revision) = revision(&set.template) else {
             return;
@@ -454,6 +464,7 @@ impl World {
                             part,
                             uid,
                             voters: None,
+                            owners: Vec::new(),
                             bytes,
                         }
                     });
@@ -508,10 +519,12 @@ impl execute::World for Cluster<'_> {
     }
 
     async fn take(&mut self, step: &Step) -> Result<bool, Infallible> {
-        let Step::RestartMember {
-            pod, id, reason, ..
-        } = step;
-        self.world.restart(self.ensemble, pod, *id, reason);
+        match step {
+            Step::RestartMember {
+                pod, id, reason, ..
+            } => self.world.restart(self.ensemble, pod, *id, reason),
+            Step::DeleteClaim { claim, .. } => self.world.delete_claim(claim),
+        }
         Ok(true)
     }
 

@@ -150,6 +150,7 @@ mod tests {
             resource_version: "1".to_owned(),
             revision: None,
             controller_revision: Some("a".to_owned()),
+            controller: Default::default(),
             terminating: false,
             state: PodState::Running,
             ready: true,

@@ -170,13 +170,12 @@ mod tests {
             name: format!("data-zk-{ordinal}"),
             ordinal,
             uid: ordinal.to_string(),
-            voters: None,
-            terminating: false,
             requested: Some(requested << 30),
             capacity: Some(capacity << 30),
             resize: None,
             class: Some("fast".to_owned()),
             expandable,
+            ..Default::default()
         }
     }
 

@@ -449,12 +449,16 @@ fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
     let away_too_long = view.members.values().any(late);
     (idle && away_too_long).then(|| Trouble {
         reason: Reason::MemberDown,
-        message: format!("{} members serve: {}.", serving(view), away(view)),
+        message: format!("{}.", serve(view)),
     })
 }
 
-fn serving(view: &View<'_>) -> String {
-    format!("{} of {}", view.serving.len(), view.template.voters.len())
+/// How many members serve, and what the others do.
+fn serve(view: &View<'_>) -> String {
+    let (serving, all) = (view.serving.len(), view.template.voters.len());
+    let away = away(view);
+    let colon = if away.is_empty() { "" } else { ": " };
+    format!("{serving} of {all} members serve{colon}{away}")
 }
 
 fn away(view: &View<'_>) -> String {
@@ -463,7 +467,8 @@ fn away(view: &View<'_>) -> String {
         .iter()
         .map(|o| format!("the pod with ordinal {o} does not exist yet"))
         .collect();
-    words.extend(view.members.values().filter(|m| !m.serves()).map(|m| {
+    let away = |m: &&Member<'_>| !m.serves() || m.pod.terminating;
+    words.extend(view.members.values().filter(away).map(|m| {
         if let Some(why) = split::cannot_follow(view, m) {
             return why;
         }
@@ -487,7 +492,8 @@ fn message(
 ) -> String {
     let doing = match &roll.step {
         Some(Step::RestartMember { pod, reason, .. }) => format!("Restarting {pod}: {reason}."),
-        None => waiting(roll),
+        // A roll has no other step.
+        Some(Step::DeleteClaim { .. }) | None => waiting(roll),
     };
     let size = wanted.len();
     match phase {
@@ -496,18 +502,15 @@ fn message(
             view.leader
                 .map_or_else(String::new, |l| pod_name(&ensemble.name, view.ordinal(l)))
         ),
-        Phase::Starting => {
-            let away = away(view);
-            format!(
-                "{} members serve: {away}. Members elect a leader when a majority is up.",
-                serving(view)
-            )
-        }
+        Phase::Starting => format!(
+            "{}. Members elect a leader when a majority is up.",
+            serve(view)
+        ),
         Phase::Recovering if view.leader.is_none() => format!(
             "No member leads: {}. Members elect a leader as soon as a majority can.",
             away(view)
         ),
-        Phase::Recovering => format!("{} members serve: {}.", serving(view), away(view)),
+        Phase::Recovering => format!("{}.", serve(view)),
         Phase::Growing | Phase::Shrinking => {
             let word = if phase == Phase::Growing {
                 "Growing"

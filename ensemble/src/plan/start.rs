@@ -14,7 +14,7 @@ use super::{Plan, SOON};
 use crate::desired::claims::ClaimSizes;
 use crate::desired::{self, claims, config, discovery, services, stateful_set};
 use crate::ids::Voters;
-use crate::observation::{BootstrapPermission, Observation, Revision};
+use crate::observation::{BootstrapPermission, Observation, PodObservation, Revision};
 use crate::safety::every_majority_meets;
 use crate::validate::ValidEnsemble;
 
@@ -81,13 +81,9 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
 }
 
 fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
-    if !observation.pods.is_empty() {
-        return adopt(ensemble, observation);
+    if let Some(going) = pods_that_go(observation) {
+        return Start::Wait(going);
     }
-    let open = observation
-        .bootstrap
-        .as_ref()
-        .and_then(|b| b.first_start().cloned());
     let logs = &observation.log_claims;
     let mut all = observation.claims.iter().chain(logs);
     if let Some(going) = all.find(|c| c.terminating) {
@@ -96,6 +92,13 @@ fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
             going.name
         ));
     }
+    if !observation.pods.is_empty() {
+        return adopt(ensemble, observation);
+    }
+    let open = observation
+        .bootstrap
+        .as_ref()
+        .and_then(|b| b.first_start().cloned());
     // Snapshots without the log that goes with them are an old copy, and a log alone is none.
     if (ensemble.transaction_log.is_none() || observation.claims.is_empty()) && !logs.is_empty() {
         return Start::Refuse(logs_left_over(observation));
@@ -160,7 +163,27 @@ fn first_start(observation: &Observation, voters: Voters, message: String) -> St
     create(voters, None, 0, permission, message)
 }
 
-/// The StatefulSet was deleted and its pods were not, or not yet: what they run is live.
+/// Pods that Kubernetes deletes, or is about to: their StatefulSet is gone, and only a pod that it let go
+/// of outlives it. What they run is of no use, and their volumes may go with them.
+fn pods_that_go(observation: &Observation) -> Option<String> {
+    let names = |goes: fn(&PodObservation) -> bool| -> String {
+        let pods = observation.pods.iter().filter(|p| goes(p));
+        pods.map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")
+    };
+    let deleted = names(|p| p.terminating);
+    let controlled = names(|p| !p.terminating && p.controller.is_some());
+    if !controlled.is_empty() {
+        return Some(format!(
+            "The StatefulSet is gone, and Kubernetes deletes its pods ({controlled}); members are created \
+             when they are gone. Pods of a StatefulSet that was deleted with --cascade=orphan stay."
+        ));
+    }
+    (!deleted.is_empty()).then(|| {
+        format!("Pods are being deleted ({deleted}); members are created when they are gone.")
+    })
+}
+
+/// The StatefulSet was deleted and let go of its pods: what they run is live.
 fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     let mut live: BTreeSet<&Voters> = BTreeSet::new();
     let mut revisions: Vec<&Revision> = Vec::new();
@@ -293,69 +316,5 @@ fn lost(
 }
 
 #[cfg(test)]
-mod tests {
-    use bellwether_api::ZooKeeperEnsembleSpec;
-    use bellwether_api::ensemble::{Storage, TransactionLog};
-
-    use super::*;
-    use crate::observation::ClaimObservation;
-    use crate::validate::example;
-
-    fn claim(volume: &str, ordinal: u16) -> ClaimObservation {
-        let voters = (volume == "data").then(|| Voters::first(3, 0));
-        ClaimObservation {
-            name: format!("{volume}-zk-{ordinal}"),
-            ordinal,
-            uid: ordinal.to_string(),
-            voters,
-            ..Default::default()
-        }
-    }
-
-    /// The reason and message of the refusal of an ensemble with or without a volume for the log.
-    fn refused(asks: bool, data: &[u16], logs: &[u16]) -> Option<(Reason, String)> {
-        let spec = ZooKeeperEnsembleSpec {
-            replicas: 3,
-            storage: Some(Storage {
-                transaction_log: asks.then(TransactionLog::default),
-                ..Default::default()
-            }),
-            ..Default::default()
-        };
-        let ensemble = example(spec);
-        let all = |volume: &str, ordinals: &[u16]| {
-            let claims = ordinals.iter().map(|o| claim(volume, *o));
-            claims.collect::<Vec<_>>()
-        };
-        let observation = Observation {
-            claims: all("data", data),
-            log_claims: all("datalog", logs),
-            ..Default::default()
-        };
-        let trouble = plan_start(&ensemble, &observation).report.trouble?;
-        Some((trouble.reason, trouble.message))
-    }
-
-    #[test]
-    fn a_member_without_its_transaction_log_has_lost_its_disk() {
-        assert_eq!(refused(true, &[0, 1, 2], &[0, 1, 2]), None);
-        assert_eq!(refused(true, &[0, 1, 2], &[0, 2]), None);
-        let (reason, message) = refused(true, &[0, 1], &[0]).unwrap();
-        assert_eq!(reason, Reason::VolumesLost);
-        let gone = "datalog-zk-1, data-zk-2 are gone";
-        assert!(message.contains(gone), "{message}");
-    }
-
-    #[test]
-    fn transaction_logs_are_not_left_behind() {
-        assert_eq!(refused(false, &[0, 1, 2], &[]), None);
-        for (asks, data, words) in [
-            (false, &[0, 1, 2][..], "Set storage.transactionLog"),
-            (true, &[], "the data volumes that go with them are gone"),
-        ] {
-            let (reason, message) = refused(asks, data, &[0, 1, 2]).unwrap();
-            assert_eq!(reason, Reason::VolumesLeftOver);
-            assert!(message.contains(words), "{message}");
-        }
-    }
-}
+#[path = "start/tests.rs"]
+mod tests;

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::fmt::Write as _;
 
-use bellwether_api::ensemble::{Config, MemberRole};
+use bellwether_api::ensemble::{Config, MemberRole, ReclaimPolicy};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, restart_request};
 use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, parse_bootstrap, short_hash};
@@ -30,6 +30,7 @@ use bellwether_ensemble::volume_report::{Usage, VolumeReport};
 use bellwether_ensemble::{Observation, Plan, ServerId, Voters, plan, validate};
 use futures::FutureExt as _;
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ struct Set {
     replicas: u16,
     template: Value,
     annotations: BTreeMap<String, String>,
-    retains: bool,
+    retention: Value,
 }
 
 /// The world.
@@ -83,6 +84,8 @@ pub(crate) struct World {
     pub(crate) stale_permission: bool,
     /// Unique ids of claims.
     claim_uids: BTreeMap<u16, u32>,
+    /// The owners of claims, by ordinal.
+    owners: BTreeMap<u16, Vec<OwnerReference>>,
     /// Members that fit on no node, by ordinal.
     homeless: BTreeSet<u16>,
     objects: Objects,
@@ -107,6 +110,7 @@ impl World {
         };
         let mut ensemble = ZooKeeperEnsemble::new("zk", spec);
         ensemble.metadata.namespace = Some("default".to_owned());
+        ensemble.metadata.uid = Some("ensemble".to_owned());
         let context = Context {
             member_image: "bellwether:1".to_owned(),
             cluster_domain: "cluster.local".to_owned(),
@@ -137,6 +141,7 @@ impl World {
             silent: BTreeSet::new(),
             stale_permission: false,
             claim_uids: BTreeMap::new(),
+            owners: BTreeMap::new(),
             homeless: BTreeSet::new(),
             objects: Objects::default(),
         }
@@ -273,15 +278,63 @@ impl World {
 
     /// A volume claim is lost, and with it the disk.
     pub(crate) fn lose_claim(&mut self, ordinal: u16) {
-        self.claims.remove(&ordinal);
-        let claim = format!("data-zk-{ordinal}");
-        let kind = ObjectKind::PersistentVolumeClaim;
-        self.objects.remove(kind, &claim);
-        self.claim_uids.remove(&ordinal);
-        self.disks.remove(&ordinal);
+        self.delete_claim(ordinal);
         self.pods.remove(&ordinal);
         self.elections();
         self.quiet = 0;
+    }
+
+    pub(super) fn delete_claim(&mut self, ordinal: u16) {
+        let claim = format!("data-zk-{ordinal}");
+        self.objects.remove(ObjectKind::PersistentVolumeClaim, &claim);
+        self.claims.remove(&ordinal);
+        self.claim_uids.remove(&ordinal);
+        self.owners.remove(&ordinal);
+        self.disks.remove(&ordinal);
+    }
+
+    pub(crate) fn reclaim(&mut self, policy: ReclaimPolicy) {
+        let storage = self.ensemble.spec.storage.get_or_insert_default();
+        storage.reclaim_policy = Some(policy);
+        self.quiet = 0;
+    }
+
+    /// The claims that are deleted with the ensemble, and all claims, by ordinal.
+    pub(crate) fn owned(&self) -> (Vec<u16>, Vec<u16>) {
+        let uid = self.ensemble.metadata.uid.as_ref().unwrap();
+        let owned = self
+            .owners
+            .iter()
+            .filter(|(_, o)| o.iter().any(|o| o.uid == *uid));
+        (
+            owned.map(|(o, _)| *o).collect(),
+            self.claims.keys().copied().collect(),
+        )
+    }
+
+    /// A claim gets an owner, as by an earlier operator's StatefulSet.
+    pub(crate) fn add_owner(&mut self, ordinal: u16, kind: &str) {
+        let owner = OwnerReference {
+            kind: kind.to_owned(),
+            uid: kind.to_owned(),
+            ..Default::default()
+        };
+        self.owners.entry(ordinal).or_default().push(owner);
+    }
+
+    pub(crate) fn owners(&self, ordinal: u16) -> Vec<&str> {
+        let owners = self.owners.get(&ordinal).into_iter().flatten();
+        owners.map(|o| o.kind.as_str()).collect()
+    }
+
+    /// The StatefulSet is as an operator made it that left volumes to Kubernetes.
+    pub(crate) fn forget_retention(&mut self) {
+        self.set.as_mut().unwrap().retention = Value::Null;
+    }
+
+    /// What the StatefulSet says of volumes.
+    pub(crate) fn retention(&self) -> Value {
+        self.set.as_ref().unwrap().retention.clone()
     }
 
     /// Somebody sets the annotation that accepts a loss.
@@ -459,7 +512,9 @@ impl World {
             })
             .collect();
         format!(
-            "{pods:?} {:?}",
+            "{pods:?} {:?} {:?} {:?}",
+            self.claims,
+            self.owners,
             self.set
                 .as_ref()
                 .map(|s| (s.replicas, s.template.to_string()))

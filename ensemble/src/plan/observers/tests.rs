@@ -30,6 +30,7 @@ fn pod(name: &str, ordinal: u16, revision: &Revision, role: MemberRole) -> PodOb
         resource_version: "1".to_owned(),
         revision: Some(revision.clone()),
         controller_revision: Some("old".to_owned()),
+        controller: None,
         terminating: false,
         state: PodState::Running,
         ready: true,
@@ -111,9 +112,9 @@ impl World {
 
     /// The pod that restarts now.
     fn restarts(&self) -> Option<String> {
-        self.plan().step.map(|step| {
-            let Step::RestartMember { pod, .. } = step;
-            pod
+        self.plan().step.map(|step| match step {
+            Step::RestartMember { pod, .. } => pod,
+            Step::DeleteClaim { claim, .. } => panic!("{claim} is deleted"),
         })
     }
 

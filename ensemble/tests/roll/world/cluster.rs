@@ -22,12 +22,6 @@ impl World {
                 .collect();
             for ordinal in gone {
                 self.pods.remove(&ordinal);
-                if !set.retains {
-                    self.disks.remove(&ordinal);
-                    self.claims.remove(&ordinal);
-                    let kind = ObjectKind::PersistentVolumeClaim;
-                    self.objects.remove(kind, &format!("data-zk-{ordinal}"));
-                }
             }
             for ordinal in 0..set.replicas {
                 if !self.pods.contains_key(&ordinal) {

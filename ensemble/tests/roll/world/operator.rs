@@ -23,6 +23,7 @@ impl World {
             resource_version: pod.uid.to_string(),
             revision: Some(pod.revision.clone()),
             controller_revision: Some(pod.template.clone()),
+            controller: None,
             terminating: false,
             state: if self.homeless.contains(ordinal) {
                 PodState::Failing {
@@ -73,6 +74,7 @@ impl World {
                 ordinal: *ordinal,
                 uid: self.claim_uids[ordinal].to_string(),
                 voters: voters.clone(),
+                owners: self.owners.get(ordinal).cloned().unwrap_or_default(),
                 ..Default::default()
             })
             .collect()
@@ -109,14 +111,13 @@ impl World {
                 self.revisions.insert(object.name.clone());
             }
             (ObjectKind::PersistentVolumeClaim, _) => {
-                let ordinal = object.name.rsplit('-').next().unwrap().parse().unwrap();
-                let voters = &body["metadata"]["annotations"][labels::VOTERS];
-                let voters = voters.as_str().unwrap().parse().unwrap();
-                *self.claims.get_mut(&ordinal).unwrap() = Some(voters);
+                self.write_claim(object);
             }
             (ObjectKind::StatefulSet, Write::Merge) => {
                 let replicas = body["spec"]["replicas"].as_u64().unwrap();
-                self.set.as_mut().unwrap().replicas = u16::try_from(replicas).unwrap();
+                let set = self.set.as_mut().unwrap();
+                set.replicas = u16::try_from(replicas).unwrap();
+                set.retention = body["spec"]["persistentVolumeClaimRetentionPolicy"].clone();
             }
             (ObjectKind::StatefulSet, Write::Apply) => {
                 let annotations = body["metadata"]["annotations"].clone();
@@ -124,11 +125,23 @@ impl World {
                     replicas: u16::try_from(body["spec"]["replicas"].as_u64().unwrap()).unwrap(),
                     template: body["spec"]["template"].clone(),
                     annotations: serde_json::from_value(annotations).unwrap(),
-                    retains: body["spec"]["persistentVolumeClaimRetentionPolicy"]["whenScaled"]
-                        == "Retain",
+                    retention: body["spec"]["persistentVolumeClaimRetentionPolicy"].clone(),
                 });
             }
             _ => {}
+        }
+    }
+
+    fn write_claim(&mut self, object: &DesiredObject) {
+        let ordinal = object.name.rsplit('-').next().unwrap().parse().unwrap();
+        let metadata = &object.body["metadata"];
+        assert_eq!(metadata["uid"], self.claim_uids[&ordinal].to_string());
+        if let Some(voters) = metadata["annotations"][labels::VOTERS].as_str() {
+            *self.claims.get_mut(&ordinal).unwrap() = Some(voters.parse().unwrap());
+        }
+        if metadata["ownerReferences"].is_array() {
+            let owners = serde_json::from_value(metadata["ownerReferences"].clone());
+            self.owners.insert(ordinal, owners.unwrap());
         }
     }
 }
@@ -160,13 +173,23 @@ impl execute::World for World {
     }
 
     async fn take(&mut self, step: &Step) -> Result<bool, Infallible> {
-        let Step::RestartMember {
-            pod,
-            uid,
-            expect,
-            id,
-            ..
-        } = step;
+        let (pod, uid, expect, id) = match step {
+            Step::RestartMember {
+                pod,
+                uid,
+                expect,
+                id,
+                ..
+            } => (pod, uid, expect, id),
+            Step::DeleteClaim { claim, uid, id, .. } => {
+                let ordinal = id.0 - 1;
+                assert_eq!(*claim, format!("data-zk-{ordinal}"));
+                assert_eq!(self.claim_uids[&ordinal].to_string(), *uid);
+                assert!(!self.pods.contains_key(&ordinal), "{claim} is in use");
+                self.delete_claim(ordinal);
+                return Ok(true);
+            }
+        };
         let ordinal = id.0 - 1;
         assert_eq!(*pod, format!("zk-{ordinal}"));
         assert_eq!(self.pods[&ordinal].uid.to_string(), *uid);
