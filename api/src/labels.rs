@@ -21,6 +21,9 @@ pub const CONFIG_REVISION: &str = "zookeeper.bellwether.dev/config-revision";
 /// judges quorums by. On a volume claim it is the last list that was finished: every server of it
 /// ran it and served.
 pub const VOTERS: &str = "zookeeper.bellwether.dev/voters";
+/// Annotation of a volume claim: the server list of the step that has begun after the list in [`VOTERS`]
+/// was finished. Writes may have been acknowledged under it. Absent while no step is under way.
+pub const NEXT_VOTERS: &str = "zookeeper.bellwether.dev/next-voters";
 /// Annotation on every applied object: a hash of what was applied.
 pub const APPLIED_HASH: &str = "zookeeper.bellwether.dev/applied-hash";
 /// StatefulSet annotation: a hash of what the user asked for, free of what an operator version adds.

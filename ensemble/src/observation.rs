@@ -225,6 +225,8 @@ pub struct ClaimObservation {
     /// The last server list that was finished while this claim existed; `None` on a claim that is
     /// new, which says nothing. See [`crate::plan::volumes`].
     pub voters: Option<Voters>,
+    /// The server list of the step that has begun since.
+    pub next: Option<Voters>,
     /// Whether it is being deleted: its volume is as good as gone.
     pub terminating: bool,
     /// The size that it asks for, in bytes.

@@ -234,7 +234,7 @@ fn plan_existing(
         ));
     }
 
-    let records = volumes::plan_records(&observation.claims, &view);
+    let records = volumes::plan_records(&view, &change);
     let recording = !records.is_empty();
     objects.extend(records);
     if !recording {

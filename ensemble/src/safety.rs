@@ -29,6 +29,28 @@ pub fn every_majority_meets(a: &Voters, b: &Voters) -> bool {
     !a.is_empty() && !b.is_empty() && majority(a) + majority(b) > a.union(b).len()
 }
 
+/// Whether these lists may be live together: at most two, and every majority of each meets every majority
+/// of the other.
+pub fn may_live_together<'a>(lists: impl IntoIterator<Item = &'a Voters>) -> bool {
+    let lists: BTreeSet<&Voters> = lists.into_iter().collect();
+    let meet = |a: &Voters| lists.iter().all(|b| every_majority_meets(a, b));
+    lists.len() <= 2 && lists.iter().all(|a| meet(a))
+}
+
+/// Whether an ensemble may be started again with this list. `acknowledged` are the lists under which
+/// writes may have been acknowledged; `volumes` are the servers that have theirs.
+///
+/// Every leader of the new list then had the vote of a server that has every acknowledged write, whatever
+/// volumes come back later.
+pub fn may_start<'a>(
+    list: &Voters,
+    volumes: &Voters,
+    acknowledged: impl IntoIterator<Item = &'a Voters>,
+) -> bool {
+    let mut acknowledged = acknowledged.into_iter();
+    holds_majority(volumes, list) && acknowledged.all(|other| every_majority_meets(other, list))
+}
+
 /// Why a configuration must not become live.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsafeVoters {

@@ -223,18 +223,61 @@ fn a_statefulset_deleted_in_the_middle_of_a_chain_comes_back_and_the_chain_goes_
 }
 
 #[test]
-fn no_step_begins_while_a_claim_does_not_carry_the_finished_list() {
+fn no_step_begins_while_a_claim_does_not_carry_its_list() {
     let mut world = World::started(3);
     world.scale(5);
     world.claims_frozen = true;
     story(&mut world);
-    // The first step went on from {1,2,3}, which every claim carries.
-    assert_eq!(world.size(), 4);
-    assert_eq!(world.records(), ["1,2,3", "1,2,3", "1,2,3", "-"]);
+    assert_eq!(world.size(), 3);
+    assert_eq!(world.records(), ["1,2,3"; 3]);
     world.claims_frozen = false;
     world.scale(5);
     story(&mut world);
     assert_eq!(world.size(), 5);
+}
+
+#[test]
+fn while_a_step_is_under_way_every_claim_carries_both_lists() {
+    let mut world = World::started(3);
+    world.scale(5);
+    while world.list() == "1,2,3" {
+        world.reconcile().unwrap();
+    }
+    assert_eq!(world.records()[..3], ["1,2,3 > 1,2,3,4"; 3]);
+    while world.leader_list() == "1,2,3" {
+        world.reconcile().unwrap();
+    }
+    // The newcomer's too, before anything can be acknowledged with it under the new list.
+    assert_eq!(world.records(), ["1,2,3 > 1,2,3,4"; 4]);
+}
+
+#[test]
+fn claims_of_a_step_that_an_earlier_operator_began_get_both_lists() {
+    let mut world = World::started(3);
+    world.scale(5);
+    while world.list() == "1,2,3" {
+        world.reconcile().unwrap();
+    }
+    world.forget_begun_lists();
+    world.reconcile().unwrap();
+    assert_eq!(world.records()[..3], ["1,2,3 > 1,2,3,4"; 3]);
+}
+
+/// The write that only the newcomers of a step acknowledged is not lost when everything but their claims is.
+#[test]
+fn an_ensemble_is_not_started_without_those_that_a_step_had_added() {
+    let mut world = World::started(1);
+    world.scale(3);
+    while world.list() != "1,2,3" || world.leader_list() != "1,2,3" {
+        world.reconcile().unwrap();
+    }
+    world.write(&[1, 2]);
+    let newest = world.newest();
+    world.recreate(3);
+    world.lose_claim(1);
+    story(&mut world);
+    assert_eq!(world.leader(), Some(3), "{}", world.message());
+    assert!(world.newest() > newest);
 }
 
 #[test]

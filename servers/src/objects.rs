@@ -31,6 +31,7 @@ pub(crate) struct Set {
 struct Claim {
     uid: u32,
     voters: Option<Voters>,
+    next: Option<Voters>,
 }
 
 /// Everything that the operator reads back.
@@ -87,6 +88,7 @@ impl Objects {
             ordinal: *ordinal,
             uid: claim.uid.to_string(),
             voters: claim.voters.clone(),
+            next: claim.next.clone(),
             ..Default::default()
         };
         self.claims.iter().map(observe).collect()
@@ -96,9 +98,11 @@ impl Objects {
     pub(crate) fn claim(&mut self, ordinal: u16) {
         self.uids += 1;
         let uid = self.uids;
-        self.claims
-            .entry(ordinal)
-            .or_insert(Claim { uid, voters: None });
+        self.claims.entry(ordinal).or_insert(Claim {
+            uid,
+            voters: None,
+            next: None,
+        });
     }
 
     /// Removes a claim and its volume.
@@ -160,8 +164,9 @@ impl Objects {
         let claim = claim.with_context(|| format!("a patch of {}, which is gone", object.name))?;
         // The API server refuses the patch of a claim that took the place of another.
         if metadata["uid"].as_str() == Some(&claim.uid.to_string()) {
-            let voters = metadata["annotations"][labels::VOTERS].as_str();
-            claim.voters = voters.map(str::parse).transpose()?;
+            let list = |key: &str| metadata["annotations"][key].as_str().map(str::parse);
+            claim.voters = list(labels::VOTERS).transpose()?;
+            claim.next = list(labels::NEXT_VOTERS).transpose()?;
         }
         Ok(())
     }

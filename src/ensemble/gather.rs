@@ -451,15 +451,14 @@ fn observe_claim(
     let requests = spec.and_then(|s| s.resources.as_ref()?.requests.as_ref());
     let requested = requests.and_then(|r| r.get("storage"));
     let status = claim.status.as_ref();
+    let list = |key| claim.annotations().get(key).and_then(|v| v.parse().ok());
     Some(ClaimObservation {
         ordinal,
         uid: claim.uid().unwrap_or_default(),
         resource_version: claim.resource_version().unwrap_or_default(),
         owners: claim.owner_references().to_vec(),
-        voters: claim
-            .annotations()
-            .get(labels::VOTERS)
-            .and_then(|v| v.parse().ok()),
+        voters: list(labels::VOTERS),
+        next: list(labels::NEXT_VOTERS),
         terminating: claim.metadata.deletion_timestamp.is_some(),
         requested: requested.and_then(bytes),
         capacity: status

@@ -11,16 +11,19 @@ use crate::ids::Voters;
 use crate::observation::ClaimObservation;
 use crate::validate::ValidEnsemble;
 
-/// The claim of this member with the list that was finished. The uid keeps the patch from a claim
-/// that took the place of the one that was seen.
-pub fn record(claim: &ClaimObservation, voters: &Voters) -> DesiredObject {
+/// The claim of this member with the list that was finished, and that of the step that begins after it.
+/// The uid keeps the patch from a claim that took the place of the one that was seen.
+pub fn record(claim: &ClaimObservation, voters: &Voters, next: Option<&Voters>) -> DesiredObject {
     DesiredObject {
         kind: ObjectKind::PersistentVolumeClaim,
         name: claim.name.clone(),
         body: json!({
             "metadata": {
                 "uid": claim.uid,
-                "annotations": { labels::VOTERS: voters.to_string() },
+                "annotations": {
+                    labels::VOTERS: voters.to_string(),
+                    labels::NEXT_VOTERS: next.map(ToString::to_string),
+                },
             },
         }),
         write: Write::Merge,

@@ -74,6 +74,7 @@ struct Claim {
     part: Part,
     uid: u32,
     voters: Option<Voters>,
+    next: Option<Voters>,
     owners: Vec<OwnerReference>,
     bytes: Option<u64>,
 }
@@ -144,7 +145,7 @@ impl World {
         let claims: Vec<_> = self
             .claims
             .iter()
-            .map(|(n, c)| (n, &c.voters, c.bytes))
+            .map(|(n, c)| (n, &c.voters, &c.next, c.bytes))
             .collect();
         format!("{pods:?} {sets:?} {claims:?}")
     }
@@ -180,6 +181,7 @@ impl World {
                     ordinal: claim.ordinal,
                     uid: claim.uid.to_string(),
                     voters: claim.voters.clone(),
+                    next: claim.next.clone(),
                     owners: claim.owners.clone(),
                     requested: claim.bytes,
                     capacity: claim.bytes,
@@ -311,6 +313,8 @@ impl World {
         let voters = object.body["metadata"]["annotations"][labels::VOTERS].as_str();
         if let Some(voters) = voters {
             claim.voters = voters.parse().ok();
+            let next = object.body["metadata"]["annotations"][labels::NEXT_VOTERS].as_str();
+            claim.next = next.and_then(|next| next.parse().ok());
         }
         let owners = &object.body["metadata"]["ownerReferences"];
         if let Ok(owners) = serde_json::from_value(owners.clone()) {
@@ -464,6 +468,7 @@ impl World {
                             part,
                             uid,
                             voters: None,
+                            next: None,
                             owners: Vec::new(),
                             bytes,
                         }

@@ -7,7 +7,8 @@
 use crate::ids::{ServerId, Voters};
 use crate::observation::StatefulSetObservation;
 use crate::plan::view::{Member, View};
-use crate::safety::{every_majority_meets, holds_majority, may_become_live, never_joins};
+use crate::plan::volumes;
+use crate::safety::{holds_majority, may_become_live, may_live_together, never_joins};
 use crate::validate::ValidEnsemble;
 
 /// The decision.
@@ -21,6 +22,8 @@ pub struct Change {
     pub initialize: Option<ServerId>,
     /// A leaver that leads and must be restarted first, so that another member leads.
     pub bounce: Option<ServerId>,
+    /// The list of a step that may begin as soon as every volume claim carries it.
+    pub begins: Option<Voters>,
     /// Why nothing restarts: server lists are live that must not be live together.
     pub held: Option<String>,
 }
@@ -34,6 +37,7 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         replicas: set.replicas,
         initialize: view.template.initialize,
         bounce: None,
+        begins: None,
         held: None,
     };
     let checked = view.rules.small_steps && view.rules.finished_first;
@@ -51,6 +55,11 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         let ready = finished && view.claims_agree && closed;
         if ready || !view.rules.finished_first {
             begin_step(ensemble, view, &wanted, &mut change);
+            // Writes may be acknowledged under the new list from when its template is there.
+            if change.voters != *template && !volumes::carry(view.claims, &change.voters) {
+                change.begins = Some(std::mem::replace(&mut change.voters, template.clone()));
+                change.initialize = view.template.initialize;
+            }
         } else if let Some(back) = turn_round(view, &wanted) {
             change.voters = back;
             change.initialize = None;
@@ -86,8 +95,7 @@ fn taken_back<'a>(view: &View<'a>, wanted: &Voters) -> Option<&'a Voters> {
     let (foreign, own): (Vec<_>, Vec<_>) =
         (view.members.values()).partition(|m| m.voters == template);
     let ids = |members: Vec<&Member<'_>>| members.iter().map(|m| m.id).collect::<Voters>();
-    let first = others.first()?;
-    let meet = others.len() <= 2 && others.iter().all(|v| every_majority_meets(first, v));
+    let meet = may_live_together(others.iter().copied());
     let others = others.into_iter();
     let nearest = others.min_by_key(|v| v.len().abs_diff(wanted.len()))?;
     let safe = meet && holds_majority(&ids(own), nearest);

@@ -37,7 +37,7 @@ pub fn plan_deletion(
         return None;
     }
     let claims = &observation.claims;
-    let recorded: BTreeSet<&Voters> = claims.iter().filter_map(|c| c.voters.as_ref()).collect();
+    let recorded: BTreeSet<&Voters> = super::volumes::lists(claims).collect();
     let wanted = Voters::first(ensemble.size, ensemble.id_offset);
     let departure = Departure {
         live: &view.live,

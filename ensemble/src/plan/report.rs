@@ -411,6 +411,7 @@ fn phase(
 fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
     view.template.voters != *wanted
         && change.voters == view.template.voters
+        && change.begins.is_none()
         && view.live.len() == 1
         && !view.may_initialize
         && !away(view).is_empty()
@@ -517,10 +518,11 @@ fn message(
             } else {
                 "Shrinking"
             };
-            let step = if view.template.voters == change.voters {
-                format!("the server list is {{{}}}", change.voters)
+            let next = change.begins.as_ref().unwrap_or(&change.voters);
+            let step = if view.template.voters == *next {
+                format!("the server list is {{{next}}}")
             } else {
-                format!("the next server list is {{{}}}", change.voters)
+                format!("the next server list is {{{next}}}")
             };
             format!("{word} to {size} in steps of one member; {step}. {doing}")
                 .trim_end()

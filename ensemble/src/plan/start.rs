@@ -15,7 +15,7 @@ use crate::desired::claims::ClaimSizes;
 use crate::desired::{self, claims, config, discovery, services, stateful_set};
 use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, PodObservation, Revision};
-use crate::safety::every_majority_meets;
+use crate::safety::may_live_together;
 use crate::validate::ValidEnsemble;
 
 /// What to start, or why nothing is started.
@@ -202,13 +202,11 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         live.insert(&revision.voters);
         revisions.push(revision);
     }
-    let meet = live
-        .iter()
-        .all(|a| live.iter().all(|b| every_majority_meets(a, b)));
+    let meet = may_live_together(live.iter().copied());
     let chosen = revisions
         .iter()
         .min_by_key(|r| r.voters.len().abs_diff(usize::from(ensemble.size)));
-    let (Some(chosen), true) = (chosen, meet && live.len() <= 2) else {
+    let (Some(chosen), true) = (chosen, meet) else {
         let lists: Vec<String> = live.iter().map(|v| format!("{{{v}}}")).collect();
         return Start::Refuse(Trouble {
             reason: Reason::UnknownState,

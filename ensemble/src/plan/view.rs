@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
-    Observation, PodObservation, Revision, ServerReport, StatefulSetObservation,
+    ClaimObservation, Observation, PodObservation, Revision, ServerReport, StatefulSetObservation,
 };
 use crate::plan::volumes;
 use crate::rules::Rules;
@@ -103,6 +103,8 @@ pub struct View<'a> {
     pub may_initialize: bool,
     /// Whether every volume claim carries the template's voters as the last list that was finished.
     pub claims_agree: bool,
+    /// The volume claims of voters and former voters.
+    pub claims: &'a [ClaimObservation],
     /// When all this was observed.
     pub now: Timestamp,
     /// The safety rules that hold: all of them, but for the model check.
@@ -189,6 +191,7 @@ impl<'a> View<'a> {
                 .as_ref()
                 .is_some_and(|b| b.initialize.is_some()),
             claims_agree: volumes::agree(&observation.claims, &template.voters),
+            claims: &observation.claims,
             now: observation.now,
             rules,
             ensemble: &ensemble.name,

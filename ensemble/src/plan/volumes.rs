@@ -1,46 +1,86 @@
-//! What the volume claims remember: the last server list that was finished.
+//! What the volume claims remember: the server lists under which writes may have been acknowledged.
 //!
-//! Every claim carries the last list that every voter ran and served under. The next membership step
-//! is not begun before all claims carry the list of the step before, so at any moment the list on
-//! the claims is one of the live lists or one member away from them, and every majority of it meets
-//! every majority of theirs. It is therefore always safe to start the ensemble again from it, also
-//! when StatefulSet, pods and ConfigMaps are gone. A claim whose member is not in that list is a
-//! former member's; its data is that of a disk that was away for long.
+//! Every claim carries the last list that every voter ran and served under: each of its members then had
+//! every earlier write. Before the next list is written into the pod template, every claim carries that one
+//! too, and newcomers' claims get both as soon as they have data. So at any moment the lists on the claims
+//! are all those under which a write can have been acknowledged that not every member of the first has, and
+//! the ensemble can be started again from them also when StatefulSet, pods and ConfigMaps are gone. A claim
+//! whose member is in neither list is a former member's; its data is that of a disk that was away for long.
 
 use std::collections::BTreeSet;
 
 use crate::desired::{DesiredObject, claims};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{ClaimObservation, Observation};
-use crate::plan::view::View;
-use crate::safety::{every_majority_meets, holds_majority};
+use crate::plan::membership::Change;
+use crate::plan::view::{Member, View};
+use crate::safety::{may_live_together, may_start};
 use crate::validate::ValidEnsemble;
 
-/// Whether every claim that stays carries this list.
-pub fn agree(claims: &[ClaimObservation], voters: &Voters) -> bool {
-    claims
-        .iter()
-        .filter(|c| !c.terminating)
-        .all(|c| c.voters.as_ref() == Some(voters))
+fn staying(claims: &[ClaimObservation]) -> impl Iterator<Item = &ClaimObservation> {
+    claims.iter().filter(|c| !c.terminating)
 }
 
-/// The claims that have to be given the present list.
+/// Whether every claim that stays carries this list as the last that was finished.
+pub fn agree(claims: &[ClaimObservation], voters: &Voters) -> bool {
+    staying(claims).all(|c| c.voters.as_ref() == Some(voters))
+}
+
+/// Whether every claim that stays carries this list as that of the step that begins.
+pub fn carry(claims: &[ClaimObservation], voters: &Voters) -> bool {
+    staying(claims).all(|c| c.next.as_ref() == Some(voters))
+}
+
+/// Every list on the claims.
+pub fn lists(claims: &[ClaimObservation]) -> impl Iterator<Item = &Voters> {
+    claims.iter().flat_map(|c| c.voters.iter().chain(&c.next))
+}
+
+/// The claims that have to be given other lists.
 ///
-/// It is written when the step is finished. An ensemble whose claims carry no list at all (it served
-/// for the first time, or an earlier operator version made it) need not be complete: one list is
+/// The last list is written when its step is finished, and only when all carry it that of the step which
+/// begins: so no more than two lists are ever on them. An ensemble whose claims carry no list at all (it
+/// served for the first time, or an earlier operator version made it) need not be complete: one list is
 /// live, and a leader leads under it.
-pub fn plan_records(claims: &[ClaimObservation], view: &View<'_>) -> Vec<DesiredObject> {
+pub fn plan_records(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
     let voters = &view.template.voters;
-    let first =
-        claims.iter().all(|c| c.voters.is_none()) && view.live.len() == 1 && view.leader.is_some();
-    if view.claims_agree || !(view.is_settled() || first) {
+    let none = view.claims.iter().all(|c| c.voters.is_none());
+    let first = none && view.live.len() == 1 && view.leader.is_some();
+    if !(view.is_settled() || first) {
+        return under_way(view);
+    }
+    if change.voters != *voters {
         return Vec::new();
     }
-    claims
-        .iter()
-        .filter(|c| !c.terminating && c.voters.as_ref() != Some(voters))
-        .map(|claim| claims::record(claim, voters))
+    let next = change.begins.as_ref().filter(|_| view.claims_agree);
+    staying(view.claims)
+        .filter(|c| c.voters.as_ref() != Some(voters) || c.next.as_ref() != next)
+        .map(|claim| claims::record(claim, voters, next))
         .collect()
+}
+
+/// While a step is under way: newcomers' claims get what the others carry, and all of them a list that is
+/// live and that they do not carry, as after the upgrade of an operator that recorded less.
+fn under_way(view: &View<'_>) -> Vec<DesiredObject> {
+    let pairs = staying(view.claims).filter_map(|c| Some((c.voters.as_ref()?, c.next.as_ref())));
+    let pairs: BTreeSet<(&Voters, Option<&Voters>)> = pairs.collect();
+    let common = pairs.first().filter(|_| pairs.len() == 1);
+    let has_data = |claim: &ClaimObservation| {
+        let member = view.members.get(&view.id(claim.ordinal));
+        let says = |m: &Member<'_>| m.pod.volumes.as_ref().is_some_and(|v| v.has_database);
+        member.is_some_and(|m| m.serves() || says(m))
+    };
+    let record = |claim: &ClaimObservation| {
+        let ClaimObservation { voters, next, .. } = claim;
+        let Some(voters) = voters else {
+            let (voters, next) = common.filter(|_| has_data(claim))?;
+            return Some(claims::record(claim, voters, *next));
+        };
+        let mut others = view.live.iter().copied().filter(|list| *list != voters);
+        let other = others.next().filter(|_| others.next().is_none())?;
+        (next.as_ref() != Some(other)).then(|| claims::record(claim, voters, Some(other)))
+    };
+    staying(view.claims).filter_map(record).collect()
 }
 
 /// What the claims say about an ensemble whose StatefulSet is gone.
@@ -63,45 +103,53 @@ pub enum Recorded {
 
 /// Chooses the list to start from.
 ///
-/// Claims may carry two lists, if the operator was interrupted while it wrote the newer one. Both
-/// are safe then, and the one nearer to the wanted size is taken. An even list of which exactly half
-/// is left may start as the list of one member less: every write was acknowledged by more than half
-/// of the even list, so by at least one of that half.
+/// Claims carry more than one list in the middle of a step. Each of them is safe then, and the one that was
+/// finished is taken if a majority of it is left. An even list of which exactly half is left may start as
+/// the list of one member less, unless a larger list was live: every write was acknowledged by more than
+/// half of the even list, so by at least one of that half.
 pub fn recorded(ensemble: &ValidEnsemble, observation: &Observation) -> Recorded {
     let claims = &observation.claims;
-    let lists: BTreeSet<&Voters> = claims.iter().filter_map(|c| c.voters.as_ref()).collect();
-    if lists.is_empty() {
+    if claims.iter().all(|c| c.voters.is_none()) {
         return Recorded::Nothing;
     }
-    if let Some(why) = disagreement(ensemble, claims, &lists) {
+    let all: BTreeSet<&Voters> = lists(claims).collect();
+    if let Some(why) = disagreement(ensemble, claims, &all) {
         return Recorded::Disagree(why);
     }
-    let volumes: Voters = claims
-        .iter()
-        .filter(|c| !c.terminating && c.voters.is_some())
+    let volumes: Voters = staying(claims)
+        .filter(|c| c.voters.is_some())
         .filter(|c| ensemble.transaction_log.is_none() || has_log(observation, c.ordinal))
         .map(|c| ServerId::of_ordinal(c.ordinal, ensemble.id_offset))
         .collect();
-    let mut by_distance: Vec<&Voters> = lists.iter().copied().collect();
-    by_distance.sort_by_key(|v| v.len().abs_diff(usize::from(ensemble.size)));
-    let smaller = by_distance.iter().filter_map(|v| without_last(v));
-    let candidates: Vec<Voters> = by_distance
-        .iter()
-        .map(|v| (*v).clone())
-        .chain(smaller)
-        .collect();
-    let start = candidates.iter().find(|candidate| {
-        holds_majority(&volumes, candidate)
-            && lists.iter().all(|v| every_majority_meets(v, candidate))
-    });
-    match (start, by_distance.first()) {
-        (Some(start), _) => Recorded::Start(start.clone()),
-        (None, Some(voters)) => Recorded::Lost {
-            voters: (*voters).clone(),
-            intact: volumes.intersection(voters),
+    let finished: BTreeSet<&Voters> = claims.iter().filter_map(|c| c.voters.as_ref()).collect();
+    let distance = |v: &&Voters| v.len().abs_diff(usize::from(ensemble.size));
+    match choose(&finished, &all, &volumes, distance) {
+        Some(start) => Recorded::Start(start),
+        None => match finished.into_iter().min_by_key(distance) {
+            Some(voters) => Recorded::Lost {
+                voters: voters.clone(),
+                intact: volumes.intersection(voters),
+            },
+            None => Recorded::Nothing,
         },
-        (None, None) => Recorded::Nothing,
     }
+}
+
+/// The first list that may start: those that were finished, then those of steps that had begun, then the
+/// even ones without their last member.
+fn choose(
+    finished: &BTreeSet<&Voters>,
+    all: &BTreeSet<&Voters>,
+    volumes: &Voters,
+    distance: impl Fn(&&Voters) -> usize,
+) -> Option<Voters> {
+    let mut candidates: Vec<&Voters> = all.iter().copied().collect();
+    candidates.sort_by_key(|v| (!finished.contains(v), distance(v)));
+    let smaller = candidates.iter().filter_map(|v| without_last(v));
+    let candidates = candidates.iter().map(|v| (*v).clone());
+    candidates
+        .chain(smaller)
+        .find(|list| may_start(list, volumes, all.iter().copied()))
 }
 
 /// Whether the member's transaction log is there. Without it its snapshots are an old copy.
@@ -134,10 +182,7 @@ fn disagreement(
              {offset} the servers would be others"
         ));
     }
-    let meet = lists
-        .iter()
-        .all(|a| lists.iter().all(|b| every_majority_meets(a, b)));
-    if meet && lists.len() <= 2 {
+    if may_live_together(lists.iter().copied()) {
         return None;
     }
     let each: Vec<String> = lists
@@ -145,7 +190,11 @@ fn disagreement(
         .map(|list| {
             let names: Vec<&str> = claims
                 .iter()
-                .filter(|c| c.voters.as_ref() == Some(list))
+                .filter(|c| {
+                    [&c.voters, &c.next]
+                        .map(Option::as_ref)
+                        .contains(&Some(*list))
+                })
                 .map(|c| c.name.as_str())
                 .collect();
             format!("{{{list}}} ({})", names.join(", "))
@@ -156,3 +205,7 @@ fn disagreement(
         each.join(" and ")
     ))
 }
+
+#[cfg(test)]
+#[path = "volumes/tests.rs"]
+mod tests;

@@ -62,8 +62,8 @@ pub(crate) struct World {
     pods: BTreeMap<u16, Pod>,
     /// Last transaction on each disk; a disk without ZooKeeper data is absent.
     disks: BTreeMap<u16, u64>,
-    /// The list that each claim carries, by ordinal.
-    claims: BTreeMap<u16, Option<Voters>>,
+    /// The lists that each claim carries, by ordinal.
+    claims: BTreeMap<u16, (Option<Voters>, Option<Voters>)>,
     bootstrap: Option<BootstrapPermission>,
     revisions: BTreeSet<String>,
     epoch: u64,
@@ -368,6 +368,19 @@ impl World {
         self.last.as_ref()?.report.accepted.as_ref()
     }
 
+    /// The list that the leader judges by; empty while none leads.
+    pub(crate) fn leader_list(&self) -> String {
+        let leader = self.leader().and_then(|id| self.pods.get(&(id - 1)));
+        leader.map_or_else(String::new, |pod| pod.revision.voters.to_string())
+    }
+
+    /// The claims are as an operator left them that recorded the finished list only.
+    pub(crate) fn forget_begun_lists(&mut self) {
+        for (_, next) in self.claims.values_mut() {
+            *next = None;
+        }
+    }
+
     /// The leader's server id.
     pub(crate) fn leader(&self) -> Option<u16> {
         let leads = |(o, p): &(&u16, &Pod)| p.following == Some(ServerId(**o + 1));
@@ -390,7 +403,11 @@ impl World {
     /// The lists that the claims carry, by ordinal.
     pub(crate) fn records(&self) -> Vec<String> {
         let text = |v: &Option<Voters>| v.as_ref().map_or("-".to_owned(), ToString::to_string);
-        self.claims.values().map(text).collect()
+        let one = |(voters, next): &(Option<Voters>, Option<Voters>)| match next {
+            Some(next) => format!("{} > {next}", text(voters)),
+            None => text(voters),
+        };
+        self.claims.values().map(one).collect()
     }
 
     /// What the bootstrap ConfigMap says of epochs.

@@ -69,11 +69,12 @@ impl World {
     fn observe_claims(&self) -> Vec<ClaimObservation> {
         self.claims
             .iter()
-            .map(|(ordinal, voters)| ClaimObservation {
+            .map(|(ordinal, (voters, next))| ClaimObservation {
                 name: format!("data-zk-{ordinal}"),
                 ordinal: *ordinal,
                 uid: self.claim_uids[ordinal].to_string(),
                 voters: voters.clone(),
+                next: next.clone(),
                 owners: self.owners.get(ordinal).cloned().unwrap_or_default(),
                 ..Default::default()
             })
@@ -136,8 +137,10 @@ impl World {
         let ordinal = object.name.rsplit('-').next().unwrap().parse().unwrap();
         let metadata = &object.body["metadata"];
         assert_eq!(metadata["uid"], self.claim_uids[&ordinal].to_string());
-        if let Some(voters) = metadata["annotations"][labels::VOTERS].as_str() {
-            *self.claims.get_mut(&ordinal).unwrap() = Some(voters.parse().unwrap());
+        let list = |key| metadata["annotations"][key].as_str();
+        if let Some(voters) = list(labels::VOTERS) {
+            let next = list(labels::NEXT_VOTERS).map(|next| next.parse().unwrap());
+            *self.claims.get_mut(&ordinal).unwrap() = (Some(voters.parse().unwrap()), next);
         }
         if metadata["ownerReferences"].is_array() {
             let owners = serde_json::from_value(metadata["ownerReferences"].clone());
