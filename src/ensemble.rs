@@ -6,6 +6,7 @@ mod execute;
 mod gather;
 pub(crate) mod members;
 mod publish;
+mod silence;
 mod volumes;
 
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use creation::Creation;
 use error::Error;
 use execute::Outcome;
 use members::Members;
+use silence::Silence;
 
 /// What every reconcile of an ensemble uses.
 pub(crate) struct Context {
@@ -56,6 +58,8 @@ pub(crate) struct Context {
     pub backoff: Backoff,
     /// Why pods are not created.
     pub creation: Creation,
+    /// Since when servers do not answer.
+    pub silence: Silence,
 }
 
 /// The unit of work: an ensemble that may not parse.

@@ -107,6 +107,7 @@ impl Operator {
             metrics: self.metrics,
             backoff: Backoff::default(),
             creation: Default::default(),
+            silence: Default::default(),
         });
         let mut claim = Claim::new(self.client, &lease_namespace, &lease_name, &identity);
         let controller = async {

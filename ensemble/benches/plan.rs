@@ -52,6 +52,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
         revision: Some(revision.clone()),
         controller_revision: Some(if ordinal < RESTARTED { "new" } else { "old" }.to_owned()),
         controller: None,
+        silent_since: None,
         terminating: false,
         state: PodState::Running,
         ready: true,

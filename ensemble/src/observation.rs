@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bellwether_api::ensemble::MemberRole;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -115,6 +115,8 @@ pub struct PodObservation {
     pub ready: bool,
     /// Since when it is not ready, if it is not.
     pub unready_since: Option<Timestamp>,
+    /// Since when its server has not answered this process of the operator, if it does not.
+    pub silent_since: Option<Timestamp>,
     /// When it was made.
     pub created: Timestamp,
     /// The node that it runs on.
@@ -134,6 +136,17 @@ impl PodObservation {
     /// Whether its server answers at all.
     pub fn answers(&self) -> bool {
         !matches!(self.server, ServerReport::Unreachable(_))
+    }
+
+    /// Whether its server runs and cannot be asked.
+    pub fn is_silent(&self) -> bool {
+        self.state == PodState::Running && !self.answers() && !self.terminating
+    }
+
+    /// Whether its server runs and could not be asked for this long.
+    pub fn has_been_silent(&self, long: SignedDuration, now: Timestamp) -> bool {
+        let since = self.silent_since.filter(|_| self.is_silent());
+        since.is_some_and(|since| now.duration_since(since) >= long)
     }
 
     /// Whether it is known to take part in no quorum: its container does not run, or the server
@@ -258,10 +271,11 @@ pub struct BootstrapPermission {
 
 impl BootstrapPermission {
     /// The servers that may start with an empty disk because the ensemble has not served yet, or grows
-    /// from one member to two; not those of an accepted loss.
-    pub fn first_start(&self) -> Option<&Voters> {
+    /// from one member to two; not those of an accepted loss. A permission that has expired is over.
+    pub fn first_start(&self, now: Timestamp) -> Option<&Voters> {
         let accepted = self.acceptance.as_ref().is_some_and(|a| !a.over);
-        self.initialize.as_ref().filter(|_| !accepted)
+        let open = self.until.is_some_and(|until| until > now) && !accepted;
+        self.initialize.as_ref().filter(|_| open)
     }
 }
 

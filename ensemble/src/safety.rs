@@ -155,6 +155,13 @@ pub fn never_joins(id: ServerId, own: &Voters) -> bool {
     !holds_majority(&own.difference(&Voters::from_iter([id])), own)
 }
 
+/// Whether members of an ensemble that starts for the first time may still begin with an empty disk and a
+/// vote: none of them says that it serves, and none is `ready`, which its readiness probe makes it when the
+/// server says so there. Once it has served, an empty disk is a lost one.
+pub fn may_start_empty(serving: &Voters, ready: &Voters) -> bool {
+    serving.is_empty() && ready.is_empty()
+}
+
 /// What has to be known of an ensemble before the volume of a member that left is deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure<'a> {

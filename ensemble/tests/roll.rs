@@ -375,3 +375,63 @@ fn a_lost_majority_of_disks_is_told_precisely_and_nothing_is_done() {
     assert_eq!(world.down(), 3);
     assert_eq!(world.restarts(), [0, 0, 0]);
 }
+
+#[test]
+fn the_permission_to_start_empty_ends_when_a_member_is_ready_though_none_can_be_asked() {
+    let mut world = World::new(3);
+    while world.leader().is_none() {
+        world.reconcile().unwrap();
+    }
+    world.mute_all();
+    for _ in 0..3 {
+        world.reconcile();
+    }
+    assert_eq!(world.permission().0, "");
+    world.wait(60);
+    world.reconcile();
+    let (reason, message) = world.trouble().unwrap();
+    assert_eq!(reason, "MembersUnreachable");
+    for words in [
+        "zk-0 (silent), zk-1 (silent), zk-2 (silent)",
+        "port 2181",
+        "NetworkPolicy",
+    ] {
+        assert!(message.contains(words), "{message}");
+    }
+    // A disk that is lost by now is a lost one.
+    world.lose_claim(1);
+    world.lose_claim(2);
+    story(&mut world);
+    assert!(!world.has_database(1) && !world.has_database(2));
+    assert_eq!(world.leader(), None);
+}
+
+#[test]
+fn a_permission_that_expired_is_not_opened_again() {
+    let mut world = World::new(3);
+    world.reconcile();
+    assert_eq!(world.permission().0, "1,2,3");
+    world.wait(601);
+    world.reconcile();
+    assert_eq!(world.permission().0, "");
+    world.reconcile();
+    assert_eq!(world.permission().0, "");
+}
+
+#[test]
+fn a_permission_is_not_renewed_while_a_server_that_runs_cannot_be_asked() {
+    for muted in [false, true] {
+        let mut world = World::new(3);
+        world.image("slow");
+        world.reconcile();
+        if muted {
+            world.mute_all();
+        }
+        for _ in 0..3 {
+            world.wait(250);
+            world.reconcile();
+        }
+        let open = world.permission().0 == "1,2,3";
+        assert_eq!(open, !muted);
+    }
+}

@@ -193,6 +193,7 @@ impl Operator {
                 revision: Some(self.revision(pod.template)?),
                 controller_revision: Some(format!("{:?}", pod.template)),
                 controller: None,
+                silent_since: None,
                 terminating: pod.terminating,
                 state: match pod.process {
                     Process::Created => PodState::Starting,

@@ -313,6 +313,7 @@ impl World {
             revision: Some(pod.revision.clone()),
             controller_revision: Some(pod.template.clone()),
             controller: None,
+            silent_since: None,
             terminating: pod.terminating,
             state: pod.state(),
             ready: pod.ready,

@@ -186,6 +186,9 @@ async fn observe_pods(
         })
     });
     let mut observed = join_all(asked).await;
+    for pod in &mut observed {
+        pod.silent_since = context.silence.since(pod, Timestamp::now());
+    }
     observed.sort_by_key(|o| o.ordinal);
     observed
 }
@@ -310,6 +313,7 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
         controller_revision: pod.labels().get("controller-revision-hash").cloned(),
         terminating: pod.metadata.deletion_timestamp.is_some(),
         controller: controller(&pod.metadata).map(|c| c.uid.clone()),
+        silent_since: None,
         state: observe_state(pod),
         ready,
         unready_since: since.filter(|_| !ready),

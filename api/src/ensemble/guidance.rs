@@ -40,6 +40,10 @@ impl Reason {
                 "After a minute that is a warning (`Degraded`): see `kubectl describe pod` and the logs of the member that the message names.",
             )
             .more("bellwetherensemblememberaway"),
+            Self::MembersUnreachable => Guidance::new(
+                "It decides nothing on members that it cannot ask: none of them is restarted or removed, and no step of a size change begins.",
+                "Let the operator's pods reach the ports 2181 and 8079 of the members: a NetworkPolicy or a service mesh between the two namespaces is the usual cause. The message says which members do not answer, and how.",
+            ),
             Self::PodFailing => Guidance::new(
                 "No other member restarts. When the spec is changed it replaces the failing pod at once.",
                 "Correct or revert what the message names: image, setting, resources, or the cluster's lack of them. No pod has to be deleted by hand.",

@@ -287,6 +287,8 @@ pub enum Reason {
     Rolling,
     /// A member does not serve.
     MemberDown,
+    /// Members are ready by the word of Kubernetes, and the operator cannot ask their servers.
+    MembersUnreachable,
     /// A pod cannot run: image, scheduling or a crash.
     PodFailing,
     /// Nothing to do.
@@ -327,7 +329,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::AllMembersServing,
         Self::QuorumServing,
         Self::NoQuorum,
@@ -336,6 +338,7 @@ impl Reason {
         Self::Shrinking,
         Self::Rolling,
         Self::MemberDown,
+        Self::MembersUnreachable,
         Self::PodFailing,
         Self::Stable,
         Self::Paused,
@@ -367,6 +370,7 @@ impl Reason {
             Self::Shrinking => "Shrinking",
             Self::Rolling => "Rolling",
             Self::MemberDown => "MemberDown",
+            Self::MembersUnreachable => "MembersUnreachable",
             Self::PodFailing => "PodFailing",
             Self::Stable => "Stable",
             Self::Paused => "Paused",

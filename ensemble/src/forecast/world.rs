@@ -241,6 +241,7 @@ impl World {
                 revision: Some(pod.revision.clone()),
                 controller_revision: Some(pod.template.clone()),
                 controller: None,
+                silent_since: None,
                 terminating: false,
                 state: if pod.age == 0 {
                     PodState::Starting
@@ -489,7 +490,8 @@ impl World {
                 uid: self.uids,
                 age: 0,
                 following: None,
-                unready: 0,
+                // No probe of its readiness has succeeded yet.
+                unready: READINESS,
             };
             self.pods.insert((part, ordinal), pod);
         }

@@ -9,7 +9,8 @@ use super::loss;
 use super::membership::Change;
 use super::view::View;
 use crate::ids::{ServerId, Voters};
-use crate::observation::{Acceptance, BootstrapPermission, Observation};
+use crate::observation::{Acceptance, BootstrapPermission, Observation, PodObservation};
+use crate::safety::may_start_empty;
 
 /// How long a permission to start with an empty disk holds without being renewed. If the operator
 /// dies while it is open, a disk that is lost later must not be taken for a new one.
@@ -17,7 +18,9 @@ pub const PERMISSION: SignedDuration = SignedDuration::from_mins(10);
 
 /// The permission to start with an empty disk and a vote.
 ///
-/// The first one ends when the ensemble serves for the first time. The newcomer in the step from one
+/// The first one ends for good when the ensemble serves for the first time, by the word of its members or
+/// of a readiness probe, and when it expires. It is not renewed while a server that runs cannot be asked:
+/// the ensemble may serve where the operator does not see it. The newcomer in the step from one
 /// member to two has it until that step is finished: while the lists {1} and {1,2} are live, nothing
 /// can be decided without member 1 and its data. No other step begins before it is closed, because
 /// under the next list members 2 and 3 decide alone, and a disk of member 2 that was lost and
@@ -28,11 +31,13 @@ pub fn permission(
     change: &Change,
     loss: &loss::Decision,
 ) -> BootstrapPermission {
+    let members = view.members.values();
+    let ready: Voters = members.filter(|m| m.pod.ready).map(|m| m.id).collect();
     let first = observation
         .bootstrap
         .as_ref()
-        .and_then(|b| b.first_start())
-        .filter(|_| view.serving.is_empty());
+        .and_then(|b| b.first_start(observation.now))
+        .filter(|_| may_start_empty(&view.serving, &ready));
     let stepping = change.voters != view.template.voters || !view.is_finished();
     let newcomer = change
         .initialize
@@ -81,16 +86,13 @@ fn recorded_epochs(observation: &Observation) -> BTreeMap<ServerId, u64> {
 
 /// A permission that is open for a while from now; everything else stays.
 pub fn open_permission(observation: &Observation, initialize: Voters) -> BootstrapPermission {
-    let left = observation
-        .bootstrap
-        .as_ref()
-        .and_then(|b| b.until)
-        .map(|u| u.duration_since(observation.now))
-        .unwrap_or_default();
-    let until = if left < PERMISSION / 2 {
-        observation.now + PERMISSION
-    } else {
-        observation.now + left
+    let now = observation.now;
+    let written = observation.bootstrap.as_ref();
+    let same = written.filter(|b| b.initialize.as_ref() == Some(&initialize));
+    let silent = observation.pods.iter().any(PodObservation::is_silent);
+    let until = match same.and_then(|b| b.until) {
+        Some(until) if silent || until.duration_since(now) >= PERMISSION / 2 => until,
+        _ => now + PERMISSION,
     };
     BootstrapPermission {
         initialize: Some(initialize),

@@ -6,7 +6,9 @@ use std::fmt;
 use bellwether_api::ensemble::status::Reason;
 use bellwether_api::ensemble::{MemberRole, Phase};
 
+use crate::desired::config::CLIENT_PORT;
 use crate::desired::pod_name;
+use crate::desired::stateful_set::PROBE_PORT;
 use crate::ids::{ServerId, Voters};
 use crate::observation::{Acceptance, PodObservation, PodState, Revision, ServerReport};
 use crate::plan::Step;
@@ -327,7 +329,8 @@ pub fn compose(
         .trouble
         .clone()
         .or_else(|| trouble(view, waits || phase == Phase::Recovering));
-    let trouble = Trouble::all(split::leaders(view).into_iter().chain(trouble));
+    let graver = split::leaders(view).into_iter().chain(unreachable(view));
+    let trouble = Trouble::all(graver.chain(trouble));
     let message = match (&trouble, phase) {
         (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => {
             trouble.message.clone()
@@ -419,6 +422,31 @@ fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
 
 /// How long a new pod may take to serve before that is worth a person's attention.
 pub(crate) const START_TIME: SignedDuration = SignedDuration::from_secs(60);
+
+/// How long a server that Kubernetes counts as ready may not answer before that is worth a person's
+/// attention. One that ended is not ready for long.
+const SILENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Members that serve by the word of their readiness probes, and that the operator cannot ask.
+fn unreachable(view: &View<'_>) -> Option<Trouble> {
+    let members = view.members.values();
+    let unasked = members.filter(|m| m.pod.ready && m.pod.has_been_silent(SILENCE, view.now));
+    let unasked: Vec<String> = unasked
+        .filter_map(|m| match &m.pod.server {
+            ServerReport::Unreachable(why) => Some(format!("{} ({why})", m.pod.name)),
+            _ => None,
+        })
+        .collect();
+    (!unasked.is_empty()).then(|| Trouble {
+        reason: Reason::MembersUnreachable,
+        message: format!(
+            "The operator cannot ask the servers of {} at port {CLIENT_PORT}, and Kubernetes counts them as \
+             ready. A NetworkPolicy or a service mesh may keep the operator from them: let its pods reach the \
+             ports {CLIENT_PORT} and {PROBE_PORT} of these. Until then nothing is decided on what they do.",
+            unasked.join(", ")
+        ),
+    })
+}
 
 fn is_new(view: &View<'_>, member: &Member<'_>) -> bool {
     view.now.duration_since(member.pod.created) < START_TIME

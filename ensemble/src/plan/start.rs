@@ -98,7 +98,7 @@ fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     let open = observation
         .bootstrap
         .as_ref()
-        .and_then(|b| b.first_start().cloned());
+        .and_then(|b| b.first_start(observation.now).cloned());
     // Snapshots without the log that goes with them are an old copy, and a log alone is none.
     if (ensemble.transaction_log.is_none() || observation.claims.is_empty()) && !logs.is_empty() {
         return Start::Refuse(logs_left_over(observation));
@@ -219,7 +219,9 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     };
     let pods = observation.pods.iter().map(|p| p.ordinal + 1).max();
     let open = observation.bootstrap.as_ref();
-    let permission = open.and_then(|b| b.first_start().cloned()).map_or_else(
+    let served = observation.pods.iter().any(|p| p.ready || p.serves());
+    let first = open.and_then(|b| b.first_start(observation.now).cloned());
+    let permission = first.filter(|_| !served).map_or_else(
         || closed(observation),
         |initialize| open_permission(observation, initialize),
     );

@@ -68,7 +68,7 @@ pub(crate) struct World {
     revisions: BTreeSet<String>,
     epoch: u64,
     uids: u32,
-    muted: bool,
+    muted: Option<i64>,
     restarted: BTreeMap<u16, u32>,
     /// Each restart by plan: which server list was new, and whether the member led.
     steps: Vec<(String, bool)>,
@@ -128,7 +128,7 @@ impl World {
             revisions: BTreeSet::new(),
             epoch: 0,
             uids: 0,
-            muted: false,
+            muted: None,
             restarted: BTreeMap::new(),
             steps: Vec::new(),
             last: None,
@@ -253,7 +253,13 @@ impl World {
 
     /// No server answers the operator any more, although all run.
     pub(crate) fn mute_all(&mut self) {
-        self.muted = true;
+        self.muted = Some(self.now);
+        self.quiet = 0;
+    }
+
+    /// A member loses its volume; a new pod begins with an empty one.
+    pub(crate) fn has_database(&self, ordinal: u16) -> bool {
+        self.disks.contains_key(&ordinal)
     }
 
     /// The ensemble is deleted and created again, maybe with another size. Volumes stay.
@@ -286,7 +292,8 @@ impl World {
 
     pub(super) fn delete_claim(&mut self, ordinal: u16) {
         let claim = format!("data-zk-{ordinal}");
-        self.objects.remove(ObjectKind::PersistentVolumeClaim, &claim);
+        self.objects
+            .remove(ObjectKind::PersistentVolumeClaim, &claim);
         self.claims.remove(&ordinal);
         self.claim_uids.remove(&ordinal);
         self.owners.remove(&ordinal);

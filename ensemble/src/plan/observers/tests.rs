@@ -31,6 +31,7 @@ fn pod(name: &str, ordinal: u16, revision: &Revision, role: MemberRole) -> PodOb
         revision: Some(revision.clone()),
         controller_revision: Some("old".to_owned()),
         controller: None,
+        silent_since: None,
         terminating: false,
         state: PodState::Running,
         ready: true,

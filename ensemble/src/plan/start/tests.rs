@@ -84,6 +84,7 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
         controller_revision: Some("1".to_owned()),
         terminating: false,
         controller: controller.map(str::to_owned),
+        silent_since: None,
         state: PodState::Running,
         ready: true,
         unready_since: None,

@@ -61,7 +61,8 @@ impl World {
             age: 0,
             created: self.now,
             following: None,
-            unready: 0,
+            // No probe of its readiness has succeeded yet.
+            unready: 3,
         };
         self.pods.insert(ordinal, pod);
     }
@@ -117,7 +118,8 @@ impl World {
     pub(super) fn join(&mut self) {
         for ordinal in self.pods.keys().copied().collect::<Vec<_>>() {
             let pod = &self.pods[&ordinal];
-            if pod.following.is_some() || !self.runs(ordinal) {
+            let slow = pod.image.starts_with("slow");
+            if pod.following.is_some() || !self.runs(ordinal) || slow {
                 continue;
             }
             let serving: Voters = self
@@ -144,7 +146,7 @@ impl World {
         let voters: Vec<(u64, u16)> = self
             .pods
             .keys()
-            .filter(|o| self.runs(**o))
+            .filter(|o| self.runs(**o) && !self.pods[o].image.starts_with("slow"))
             .filter_map(|o| self.disks.get(o).map(|zxid| (*zxid, *o)))
             .collect();
         let mut candidates = voters.clone();

@@ -24,6 +24,7 @@ impl World {
             revision: Some(pod.revision.clone()),
             controller_revision: Some(pod.template.clone()),
             controller: None,
+            silent_since: self.muted.map(|at| Timestamp::from_second(at).unwrap()),
             terminating: false,
             state: if self.homeless.contains(ordinal) {
                 PodState::Failing {
@@ -82,7 +83,7 @@ impl World {
     }
 
     fn report(&self, ordinal: u16, pod: &Pod) -> ServerReport {
-        if self.muted || !self.runs(ordinal) {
+        if self.muted.is_some() || !self.runs(ordinal) {
             return ServerReport::Unreachable("silent".to_owned());
         }
         match pod.following {
