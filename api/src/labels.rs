@@ -30,6 +30,9 @@ pub const APPLIED_HASH: &str = "zookeeper.bellwether.dev/applied-hash";
 pub const INPUTS_HASH: &str = "zookeeper.bellwether.dev/inputs-hash";
 /// StatefulSet annotation: the operator version that rendered the pod template.
 pub const RENDERED_BY: &str = "zookeeper.bellwether.dev/rendered-by";
+/// StatefulSet annotation: the pod template as the operator wrote it, so that what somebody else changes in
+/// it is seen by every operator version.
+pub const TEMPLATE: &str = "zookeeper.bellwether.dev/template";
 /// Ensemble annotation a user sets to ask for one restart of every member; the value is free, a
 /// time by custom. It is read, never written, so GitOps tools may own it.
 pub const RESTART_AT: &str = "zookeeper.bellwether.dev/restartedAt";

@@ -85,6 +85,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
             log_claim_size: None,
             restart: None,
             rendered_by: Some("1".to_owned()),
+            edited: None,
             terminating: false,
         }),
         pods: (0..SIZE).map(pod).collect(),

@@ -6,6 +6,7 @@ pub mod discovery;
 pub mod observers;
 pub mod services;
 pub mod stateful_set;
+pub mod written;
 
 use std::collections::BTreeMap;
 

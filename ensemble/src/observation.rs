@@ -6,6 +6,7 @@ use bellwether_api::ensemble::MemberRole;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use serde_json::Value;
 
 use crate::ids::{ServerId, Voters};
 use crate::volume_report::VolumeReport;
@@ -68,6 +69,9 @@ pub struct StatefulSetObservation {
     pub rendered_by: Option<String>,
     /// The user's last request for a restart, as the pod template has it.
     pub restart: Option<String>,
+    /// The pod template as the operator wrote it, if somebody else changed it since: see
+    /// [`crate::desired::written`].
+    pub edited: Option<Value>,
     /// The size in its claim template, which cannot change.
     pub claim_size: Option<Quantity>,
     /// The same of the volume of the transaction log.

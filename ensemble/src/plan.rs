@@ -200,9 +200,11 @@ fn plan_existing(
     let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
     let same_inputs = set.inputs_hash.as_ref() == Some(&inputs);
     // What an older operator rendered stays until the user changes something.
+    let written = set.edited.as_ref().and_then(stateful_set::revision_name);
+    let kept = written.unwrap_or(&view.template.name);
     let keep_template = same_inputs
         && set.rendered_by.as_ref() != Some(&ensemble.context.version)
-        && observation.revisions.contains(&view.template.name);
+        && observation.revisions.contains(kept);
     let revision = if keep_template {
         view.template
     } else {
@@ -222,17 +224,14 @@ fn plan_existing(
     objects.push(services::headless_service(ensemble));
     objects.push(services::client_service(ensemble));
     objects.push(services::pod_disruption_budget(ensemble));
-    if keep_template {
-        objects.push(stateful_set::replicas_only(&ensemble.name, change.replicas));
-    } else {
-        objects.push(stateful_set::stateful_set(
-            ensemble,
-            revision,
-            &inputs,
-            change.replicas,
-            sizes,
-        ));
-    }
+    let whole = || stateful_set::stateful_set(ensemble, revision, &inputs, change.replicas, sizes);
+    objects.push(match (&set.edited, &set.rendered_by) {
+        (Some(template), Some(by)) if keep_template => {
+            stateful_set::put_back(ensemble, template, by, whole())
+        }
+        _ if keep_template => stateful_set::replicas_only(&ensemble.name, change.replicas),
+        _ => whole(),
+    });
 
     let records = volumes::plan_records(&view, &change);
     let recording = !records.is_empty();
@@ -241,7 +240,7 @@ fn plan_existing(
         objects.extend(reclaim::plan_owners(ensemble, observation));
     }
 
-    let template_changes = !same_inputs || change.replicas != set.replicas;
+    let template_changes = !same_inputs || change.replicas != set.replicas || set.edited.is_some();
     let mut roll = roll::plan_roll(&view, set, change.bounce);
     if template_changes {
         roll.hold("the change of the pod template to take effect");
@@ -259,6 +258,11 @@ fn plan_existing(
     objects.extend(observers.object.clone());
     let mut report = report::compose(ensemble, &view, &change, &roll, revision, template_changes);
     observers.tell(ensemble, &view, &mut report);
+    let observing = observation.observers.stateful_set.as_ref();
+    let edited = [Some(set), observing].into_iter().flatten();
+    if edited.into_iter().any(|set| set.edited.is_some()) {
+        report.edited();
+    }
     report.refused(&observation.refused);
     let growth = growth::plan(ensemble, observation, set.replicas);
     let observing = &observation.observers.pods;
@@ -283,7 +287,7 @@ fn plan_existing(
         .iter()
         .filter_map(|p| p.revision.as_ref().map(|r| r.name.as_str()))
         .collect();
-    used.extend([revision.name.as_str(), view.template.name.as_str()]);
+    used.extend([revision.name.as_str(), view.template.name.as_str(), kept]);
     used.extend(observers.revisions.iter());
     if observers.needs_rendered {
         used.push(&rendered.revision.name);

@@ -178,6 +178,7 @@ impl Operator {
                 ClaimSizes::wanted(ensemble),
             )),
             rendered_by: Some("1".to_owned()),
+            edited: None,
             template: Some(revision),
             claim_size: Some(ensemble.storage_size.clone()),
             log_claim_size: None,

@@ -74,6 +74,7 @@ impl Objects {
             update_revision: Some(set.template_hash()),
             inputs_hash: set.annotations.get(labels::INPUTS_HASH).cloned(),
             rendered_by: set.annotations.get(labels::RENDERED_BY).cloned(),
+            edited: None,
             claim_size: None,
             log_claim_size: None,
             restart: None,

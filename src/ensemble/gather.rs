@@ -7,7 +7,9 @@ use std::time::Instant;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE, RESTART};
-use bellwether_ensemble::desired::{ObjectKind, bootstrap_config_map, observers, parse_bootstrap};
+use bellwether_ensemble::desired::{
+    ObjectKind, bootstrap_config_map, observers, parse_bootstrap, written,
+};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, ObserversObservation, PodObservation, PodState,
     Revision, ServerReport, StatefulSetObservation,
@@ -275,6 +277,7 @@ fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
             .and_then(|s| s.update_revision.clone()),
         inputs_hash: annotation(labels::INPUTS_HASH),
         rendered_by: annotation(labels::RENDERED_BY),
+        edited: written::edited(&serde_json::to_value(set).unwrap_or_default()),
         claim_size: spec.and_then(|s| claim_size(s, DATA)),
         log_claim_size: spec.and_then(|s| claim_size(s, LOG)),
         restart: template

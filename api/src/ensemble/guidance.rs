@@ -59,6 +59,10 @@ impl Reason {
                 "Correct the fields that the message names. `kubectl bellwether lint` finds the same before it is applied.",
             )
             .more("bellwetherensemblenotready"),
+            Self::TemplateEdited => Guidance::new(
+                "It puts the pod template back at once, and restarts no member into the other one.",
+                "Change the `ZooKeeperEnsemble` instead of the StatefulSet. If it is said again and again, another program writes to the StatefulSet: `kubectl get statefulset NAME --show-managed-fields -o yaml` names it.",
+            ),
             Self::UnknownState => Guidance::new(
                 "It touches nothing, and looks again.",
                 "The message names what runs and was not made by this operator, or was changed by hand: put it back, or remove it.",

@@ -299,6 +299,8 @@ pub enum Reason {
     InvalidSpec,
     /// What runs is not what the operator understands, so it does not touch it.
     UnknownState,
+    /// Somebody else changed a pod template, which is put back.
+    TemplateEdited,
     /// Two members say at the same time that they lead.
     TwoLeaders,
     /// Volumes of an earlier ensemble are in the way.
@@ -329,7 +331,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::AllMembersServing,
         Self::QuorumServing,
         Self::NoQuorum,
@@ -344,6 +346,7 @@ impl Reason {
         Self::Paused,
         Self::InvalidSpec,
         Self::UnknownState,
+        Self::TemplateEdited,
         Self::TwoLeaders,
         Self::VolumesLeftOver,
         Self::VolumesLost,
@@ -376,6 +379,7 @@ impl Reason {
             Self::Paused => "Paused",
             Self::InvalidSpec => "InvalidSpec",
             Self::UnknownState => "UnknownState",
+            Self::TemplateEdited => "TemplateEdited",
             Self::TwoLeaders => "TwoLeaders",
             Self::VolumesLeftOver => "VolumesLeftOver",
             Self::VolumesLost => "VolumesLost",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::claims::ClaimSizes;
 use super::stateful_set::{inputs_hash, parts};
-use super::{DesiredObject, ObjectKind, apply};
+use super::{DesiredObject, ObjectKind, apply, written};
 use crate::ids::OBSERVER_OFFSET;
 use crate::observation::Revision;
 use crate::validate::ValidEnsemble;
@@ -67,6 +67,7 @@ pub fn stateful_set(
     {
         set_environment(container, ensemble);
     }
+    written::remember(&mut metadata, &body);
     apply(ObjectKind::StatefulSet, name, metadata, body)
 }
 

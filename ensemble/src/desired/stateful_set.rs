@@ -11,7 +11,7 @@ use super::claims::{ClaimSizes, DATA, LOG};
 use super::config::{CLIENT_PORT, ELECTION_PORT, METRICS_PORT, QUORUM_PORT};
 use super::{
     DesiredObject, ObjectKind, Write, apply, bootstrap_config_map, members_service, metadata,
-    short_hash,
+    short_hash, written,
 };
 use crate::observation::Revision;
 use crate::validate::ValidEnsemble;
@@ -108,13 +108,43 @@ pub fn stateful_set(
     replicas: u16,
     sizes: ClaimSizes<'_>,
 ) -> DesiredObject {
-    let (metadata, body) = parts(ensemble, revision, inputs, replicas, sizes);
+    let (mut metadata, body) = parts(ensemble, revision, inputs, replicas, sizes);
+    written::remember(&mut metadata, &body);
     apply(
         ObjectKind::StatefulSet,
         ensemble.name.clone(),
         metadata,
         body,
     )
+}
+
+/// The whole StatefulSet with the pod template that an earlier operator version wrote: somebody else changed
+/// it since, and put back it restarts nobody.
+pub fn put_back(
+    ensemble: &ValidEnsemble,
+    template: &Value,
+    rendered_by: &str,
+    whole: DesiredObject,
+) -> DesiredObject {
+    let mut body = whole.body;
+    let mut metadata = body["metadata"].take();
+    body["spec"]["template"] = template.clone();
+    metadata["annotations"][labels::RENDERED_BY] = json!(rendered_by);
+    if let Some(annotations) = metadata["annotations"].as_object_mut() {
+        annotations.remove(labels::APPLIED_HASH);
+    }
+    written::remember(&mut metadata, &body);
+    apply(
+        ObjectKind::StatefulSet,
+        ensemble.name.clone(),
+        metadata,
+        body,
+    )
+}
+
+/// The name of the configuration revision in a pod template.
+pub fn revision_name(template: &Value) -> Option<&str> {
+    template["metadata"]["annotations"][labels::CONFIG_REVISION].as_str()
 }
 
 /// The metadata of the StatefulSet, and the rest of it: that of observers differs in a few fields.

@@ -551,6 +551,7 @@ fn observe_set(set: &Set) -> StatefulSetObservation {
         update_revision: Some(short_hash(&set.template)),
         inputs_hash: set.annotations.get(labels::INPUTS_HASH).cloned(),
         rendered_by: set.annotations.get(labels::RENDERED_BY).cloned(),
+        edited: None,
         claim_size: set.sizes.get(DATA).cloned(),
         log_claim_size: set.sizes.get(LOG).cloned(),
         restart: restart_request(&set.template),

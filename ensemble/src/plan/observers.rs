@@ -82,6 +82,7 @@ pub fn plan_observers<'a>(
     });
     // As for the voters: what an older operator rendered stays until the user changes something.
     let keep_template = same_inputs
+        && set.is_some_and(|s| s.edited.is_none())
         && set.is_some_and(|s| {
             s.rendered_by.as_ref() != Some(&ensemble.context.version)
                 && s.template

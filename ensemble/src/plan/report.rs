@@ -283,6 +283,17 @@ impl Report {
         self.trouble = Some(trouble.clone());
     }
 
+    /// Says that somebody else changed the pod template, which is put back.
+    pub fn edited(&mut self) {
+        let edited = Trouble {
+            reason: Reason::TemplateEdited,
+            message: "Somebody else changed the pod template of a StatefulSet of this ensemble. It is put \
+                      back, and no member is restarted into it; change the ZooKeeperEnsemble instead."
+                .to_owned(),
+        };
+        self.trouble = Trouble::all(self.trouble.take().into_iter().chain([edited]));
+    }
+
     /// Says that nothing is carried out.
     pub fn pause(&mut self) {
         let would = if self.phase == Phase::Ready {

@@ -210,3 +210,37 @@ fn a_member_of_a_later_epoch_than_the_leader_is_told() {
     assert!(message.contains(words), "{message}");
     assert!(message.contains("after the leader's 2"), "{message}");
 }
+
+#[test]
+fn an_image_that_somebody_else_set_is_put_back_also_after_an_upgrade() {
+    for upgraded in [false, true] {
+        let mut world = World::started(3);
+        if upgraded {
+            world.upgrade_operator();
+            story(&mut world);
+        }
+        let before = world.template();
+        world.set_image("other");
+        world.reconcile();
+        assert_eq!(world.trouble().unwrap().0, "TemplateEdited");
+        story(&mut world);
+        assert_eq!(world.template(), before, "upgraded: {upgraded}");
+        assert_eq!(world.restarts(), [0, 0, 0], "upgraded: {upgraded}");
+        assert_eq!(world.trouble(), None);
+    }
+}
+
+#[test]
+fn an_image_that_is_undone_after_an_upgrade_is_put_back() {
+    let mut world = World::started(3);
+    let first = world.template();
+    world.image("newer");
+    story(&mut world);
+    world.upgrade_operator();
+    story(&mut world);
+    let (last, before) = (world.template(), world.restarts());
+    world.undo(first);
+    story(&mut world);
+    assert_eq!(world.template(), last);
+    assert_eq!(world.restarts(), before);
+}

@@ -15,6 +15,7 @@ use std::fmt::Write as _;
 use bellwether_api::ensemble::{Config, MemberRole, ReclaimPolicy};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, restart_request};
+use bellwether_ensemble::desired::written::edited;
 use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, parse_bootstrap, short_hash};
 use bellwether_ensemble::execute::objects::Objects;
 use bellwether_ensemble::execute::{self, execute};
@@ -31,7 +32,7 @@ use bellwether_ensemble::{Observation, Plan, ServerId, Voters, plan, validate};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[derive(Clone, Debug)]
 struct Pod {
@@ -51,6 +52,24 @@ struct Set {
     template: Value,
     annotations: BTreeMap<String, String>,
     retention: Value,
+    /// Whether somebody else changed the template since it was written.
+    touched: bool,
+}
+
+impl Set {
+    fn edited(&self) -> Option<Value> {
+        let fields = if self.touched { json!({}) } else { Value::Null };
+        edited(&json!({
+            "metadata": {
+                "annotations": self.annotations,
+                "managedFields": [{
+                    "manager": "kubectl",
+                    "fieldsV1": { "f:spec": { "f:template": fields } },
+                }],
+            },
+            "spec": { "template": self.template },
+        }))
+    }
 }
 
 /// The world.
@@ -215,11 +234,20 @@ impl World {
 
     /// Somebody puts an earlier pod template back, as `kubectl rollout undo` does.
     pub(crate) fn undo(&mut self, template: Value) {
-        self.set.as_mut().unwrap().template = template.clone();
+        let set = self.set.as_mut().unwrap();
+        set.template = template.clone();
+        set.touched = true;
         self.objects.edit(ObjectKind::StatefulSet, "zk", |set| {
             set["spec"]["template"] = template;
         });
         self.quiet = 0;
+    }
+
+    /// Somebody sets another image in the pod template, as `kubectl set image` does.
+    pub(crate) fn set_image(&mut self, image: &str) {
+        let mut template = self.template();
+        template["spec"]["containers"][0]["image"] = json!(image);
+        self.undo(template);
     }
 
     /// The member's node is lost, and its pod, made anew, fits on no other.

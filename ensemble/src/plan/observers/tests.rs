@@ -66,6 +66,7 @@ impl World {
                 ClaimSizes::wanted(&ensemble),
             )),
             rendered_by: Some("test".to_owned()),
+            edited: None,
             claim_size: None,
             log_claim_size: None,
             restart: None,

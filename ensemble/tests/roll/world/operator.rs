@@ -10,6 +10,7 @@ impl World {
             update_revision: Some(short_hash(&s.template)),
             inputs_hash: s.annotations.get(labels::INPUTS_HASH).cloned(),
             rendered_by: s.annotations.get(labels::RENDERED_BY).cloned(),
+            edited: s.edited(),
             claim_size: None,
             log_claim_size: None,
             restart: restart_request(&s.template),
@@ -126,6 +127,7 @@ impl World {
                 self.set = Some(Set {
                     replicas: u16::try_from(body["spec"]["replicas"].as_u64().unwrap()).unwrap(),
                     template: body["spec"]["template"].clone(),
+                    touched: false,
                     annotations: serde_json::from_value(annotations).unwrap(),
                     retention: body["spec"]["persistentVolumeClaimRetentionPolicy"].clone(),
                 });
