@@ -10,7 +10,7 @@
 //! always safe; two more is not for odd sizes: {1,2} of {1,2,3} and {3,4,5} of {1..5} do not meet,
 //! and real servers then elect two leaders without any network fault.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ServerId, Voters};
 
@@ -89,6 +89,12 @@ pub fn may_become_live<'a>(
 /// Why a member must not be restarted now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsafeRestart {
+    /// It is in a quorum.
+    #[error("server {0} serves")]
+    Serves(ServerId),
+    /// It is no observer.
+    #[error("server {0} votes")]
+    Votes(ServerId),
     /// Too few of the members that stay serve.
     #[error("without it only server(s) {serving} of {voters} would serve, and {needed} are needed")]
     NoMajority {
@@ -136,6 +142,57 @@ pub fn may_restart<'a>(
         }
     }
     Ok(())
+}
+
+/// Whether a member that takes part in no quorum may be restarted: none of those that serve needs it.
+///
+/// # Errors
+/// When it serves.
+pub fn may_restart_idle(member: ServerId, serving: &Voters) -> Result<(), UnsafeRestart> {
+    if serving.contains(member) {
+        return Err(UnsafeRestart::Serves(member));
+    }
+    Ok(())
+}
+
+/// Whether an observer may be restarted: no live list names it, so it is in no quorum.
+///
+/// # Errors
+/// When it is a voter.
+pub fn may_restart_observer<'a>(
+    observer: ServerId,
+    live: impl IntoIterator<Item = &'a Voters>,
+) -> Result<(), UnsafeRestart> {
+    if live.into_iter().any(|voters| voters.contains(observer)) {
+        return Err(UnsafeRestart::Votes(observer));
+    }
+    Ok(())
+}
+
+/// Whether the leader may be restarted although no majority is kept, because the new list does not name it:
+/// those that run the new list cannot follow it, and would look for ever. A server that can only lead
+/// with all others of its list would be elected again.
+pub fn may_step_down(leader: ServerId, own: &Voters, new: &Voters) -> bool {
+    !new.contains(leader) && !never_joins(leader, own)
+}
+
+/// Whether `next` may be restarted although no majority is kept: together with `stuck`, who run the new
+/// list and cannot join a leader, it is a majority of that list, so these lead without the others. It is
+/// safe because live lists always share a voter; waiting would be for ever.
+pub fn may_roll_forward(next: ServerId, stuck: &Voters, new: &Voters) -> bool {
+    let together = stuck.union(&Voters::from_iter([next]));
+    !stuck.is_empty() && holds_majority(&together, new)
+}
+
+/// Whether members that look could elect one of them without a restart of any: those that run one of the
+/// live lists are a majority of it. `looking` are the looking members with their lists.
+pub fn can_elect<'a>(looking: impl IntoIterator<Item = (ServerId, &'a Voters)>) -> bool {
+    let mut by_list: BTreeMap<&Voters, Voters> = BTreeMap::new();
+    for (id, list) in looking {
+        let members = by_list.entry(list).or_default();
+        *members = members.union(&Voters::from_iter([id]));
+    }
+    by_list.iter().any(|(list, all)| holds_majority(all, list))
 }
 
 /// Whether a server that judges by `own` can join the leader that the servers in `serving` follow.

@@ -143,6 +143,70 @@ fn unknown_leader_blocks_the_roll() {
 }
 
 #[test]
+fn a_member_that_copies_a_large_snapshot_is_given_time() {
+    let mut world = World::started(3);
+    world.elect(3);
+    world.configure("snapCount", "5000");
+    world.copy(0);
+    for _ in 0..30 {
+        world.reconcile();
+    }
+    assert_eq!(world.restarts(), [0, 0, 0], "{}", world.message());
+    assert!(
+        world.message().contains("zk-0 to join"),
+        "{}",
+        world.message()
+    );
+    // It never ends: a restart may help, and costs nothing.
+    world.wait(60);
+    while world.restarts() == [0, 0, 0] {
+        world.reconcile().unwrap();
+    }
+    assert_eq!(world.restarts(), [1, 0, 0]);
+    world.copying.clear();
+    story(&mut world);
+    assert_eq!(world.restarts(), [1, 1, 1]);
+}
+
+#[test]
+fn members_that_elect_a_leader_and_copy_its_data_are_not_restarted_in_turn() {
+    let mut world = World::started(3);
+    world.elect(3);
+    world.configure("snapCount", "5000");
+    for ordinal in 0..3 {
+        world.copy(ordinal);
+    }
+    for _ in 0..30 {
+        world.reconcile();
+    }
+    assert_eq!(world.restarts(), [0, 0, 0], "{}", world.message());
+    world.copying.clear();
+    story(&mut world);
+    assert_eq!(world.restarts(), [1, 1, 1]);
+}
+
+#[test]
+fn one_member_of_which_nothing_is_heard_does_not_stop_a_roll_for_ever() {
+    for (size, restarts) in [(3, vec![0, 0, 0]), (5, vec![1, 0, 1, 1, 1])] {
+        let mut world = World::started(size);
+        world.elect(3);
+        world.configure("snapCount", "5000");
+        world.silence(1);
+        for _ in 0..30 {
+            world.reconcile();
+        }
+        assert!(
+            world.restarts().iter().all(|n| *n == 0),
+            "{}",
+            world.message()
+        );
+        world.wait(60);
+        story(&mut world);
+        assert_eq!(world.restarts(), restarts, "{}", world.message());
+    }
+}
+
+#[test]
 fn a_paused_ensemble_is_left_alone() {
     let mut world = World::started(3);
     world.pause();

@@ -22,7 +22,7 @@ use super::{Expect, Step};
 use crate::desired::{pod_name, short_hash};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{Acceptance, BootstrapPermission, Observation, PodState};
-use crate::safety::{holds_majority, majority};
+use crate::safety::{holds_majority, majority, may_restart_idle};
 use crate::validate::{AcceptRequest, ValidEnsemble};
 
 /// What there is to record, to permit, to say and to do.
@@ -245,6 +245,7 @@ fn tell(written: &BootstrapPermission, view: &View<'_>, acceptance: &Acceptance)
             && m.pod.volumes.as_ref().is_some_and(|r| !r.has_database)
             && matches!(m.pod.state, PodState::Running)
             && m.is_idle()
+            && may_restart_idle(m.id, &view.serving).is_ok()
             && !m.pod.terminating
             && old(m.pod.created)
     };

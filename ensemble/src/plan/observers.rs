@@ -26,7 +26,7 @@ use crate::plan::report::{MemberReport, Report, START_TIME, Trouble, Verdict, Wa
 use crate::plan::roll::Roll;
 use crate::plan::view::View;
 use crate::plan::{Expect, Step};
-use crate::safety::can_join;
+use crate::safety::{can_join, may_restart_observer};
 use crate::validate::ValidEnsemble;
 
 /// How long voters wait for an observer that starts or joins. Loading a large snapshot takes
@@ -170,7 +170,9 @@ fn choose<'a>(
     if let Some(joining) = updated().find(|p| !p.serves() && in_time(p) && joins(p)) {
         return Choice::Wait(WaitingOn::Join(joining.name.clone()));
     }
-    let mut restartable = outdated().filter(|p| !p.terminating);
+    let live = || view.live.iter().copied();
+    let may = |p: &&PodObservation| may_restart_observer(id(ensemble, p), live()).is_ok();
+    let mut restartable = outdated().filter(|p| !p.terminating).filter(may);
     if let Some(idle) = restartable.clone().find(|p| p.is_idle()) {
         let why = "its pod template changed; it takes part in nothing".to_owned();
         return Choice::Restart(idle, Expect::Idle, why);

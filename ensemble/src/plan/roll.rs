@@ -3,11 +3,13 @@
 //! 1. While a pod is missing or being deleted, or an updated member has not answered yet: wait. At
 //!    most one member is down because of the operator.
 //! 2. Members that take part in no quorum restart first; nobody misses them. This is also how a bad
-//!    image is rolled back, and how a roll goes forward when there is no leader.
+//!    image is rolled back, and how a roll goes forward when there is no leader. One that may be copying
+//!    the leader's data takes part in none yet; it is given the time that its settings give it.
 //! 3. Every updated member that can join the leader must have joined it. One that cannot (a majority
 //!    of its own list does not follow yet) is not waited for: the roll must go on to free it.
 //! 4. Followers, by ordinal, each only if the members that stay serve a majority of every live list.
-//! 5. The leader, when nobody else is left.
+//! 5. The leader, when nobody else is left. A member of which nothing was heard for long is not waited
+//!    for; the others go on as long as they are a majority of every live list without it.
 
 use bellwether_api::ensemble::MemberRole;
 
@@ -16,7 +18,9 @@ use crate::observation::{PodState, ServerReport, StatefulSetObservation};
 use crate::plan::report::{Trouble, Verdict, WaitingOn};
 use crate::plan::view::{Member, View};
 use crate::plan::{Expect, Step};
-use crate::safety::{can_join, holds_majority, may_restart, never_joins};
+use crate::safety::{
+    can_join, may_restart, may_restart_idle, may_roll_forward, may_step_down, never_joins,
+};
 use bellwether_api::ensemble::status::Reason;
 
 /// The roll as planned.
@@ -135,12 +139,20 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     if view.leaders > 1 {
         return Choice::Wait(WaitingOn::OneLeader);
     }
-    if let Some(idle) = outdated.iter().find(|m| m.is_idle()) {
+    let idle = |m: &&&Member<'_>| m.is_idle() && may_restart_idle(m.id, &view.serving).is_ok();
+    let mut idle = outdated.iter().filter(idle);
+    if let Some(idle) = idle.clone().find(|m| !view.is_joining(m)) {
         return Choice::Restart(
             idle.id,
             Expect::Idle,
             format!("{}; it takes part in no quorum", reason(view, idle)),
         );
+    }
+    if let Some(joining) = idle.next() {
+        let leader = view
+            .leader
+            .map(|_| WaitingOn::Join(joining.pod.name.clone()));
+        return Choice::Wait(leader.unwrap_or(WaitingOn::Leader));
     }
     let joins =
         |m: &Member<'_>| can_join(m.id, m.voters, &view.serving, view.leader) && rules.joined_first;
@@ -151,7 +163,14 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     if let Some(joining) = updated().find(|m| !m.serves() && joins(m)) {
         return Choice::Wait(WaitingOn::Join(joining.pod.name.clone()));
     }
-    if let Some(silent) = outdated.iter().find(|m| !m.answers()) {
+    // One of which nothing was heard for long may serve all the same, so it is counted as neither serving
+    // nor restarted.
+    let (outdated, silent): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|m| m.answers());
+    let unknown = silent.iter().find(|m| !view.is_lost(m));
+    let unknown = unknown.or(silent
+        .first()
+        .filter(|_| outdated.is_empty() && bounce.is_none()));
+    if let Some(silent) = unknown {
         return Choice::Wait(WaitingOn::Answer(silent.pod.name.clone()));
     }
     let Some(leader) = view.leader else {
@@ -169,8 +188,7 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     }
     // A leaver that was elected in the middle of the step: the voters that restarted without it in
     // their list cannot follow it. Of two members the one that stays restarts alone into its list.
-    let leaves =
-        |m: &&Member<'_>| !view.template.voters.contains(m.id) && !never_joins(m.id, m.voters);
+    let leaves = |m: &&Member<'_>| may_step_down(m.id, m.voters, &view.template.voters);
     if let Some(leaver) = view
         .members
         .get(&leader)
@@ -229,7 +247,8 @@ fn must_initialize(view: &View<'_>) -> Option<ServerId> {
             .get(&id)
             .is_some_and(|m| m.answers() && gone.contains(id) && *m.voters == view.template.voters)
     };
-    view.template.voters.iter().all(stuck).then_some(newcomer)
+    let idle = may_restart_idle(newcomer, &view.serving).is_ok();
+    (idle && view.template.voters.iter().all(stuck)).then_some(newcomer)
 }
 
 /// No restart keeps a majority, because updated members look for a leader that they cannot join: a
@@ -247,8 +266,7 @@ fn roll_forward(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> 
         .iter()
         .find(|m| m.id != leader)
         .or(outdated.first())?;
-    let together = stuck.union(&Voters::from_iter([next.id]));
-    (!stuck.is_empty() && holds_majority(&together, &view.template.voters)).then(|| {
+    may_roll_forward(next.id, &stuck, &view.template.voters).then(|| {
         let why = format!(
             "{}; server(s) {stuck} cannot join before it",
             reason(view, next)

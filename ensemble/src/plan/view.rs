@@ -10,15 +10,25 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
-    ClaimObservation, Observation, PodObservation, Revision, ServerReport, StatefulSetObservation,
+    ClaimObservation, Observation, PodObservation, PodState, Revision, ServerReport,
+    StatefulSetObservation,
 };
 use crate::plan::volumes;
 use crate::rules::Rules;
-use crate::safety::can_join;
+use crate::safety::{can_elect, can_join};
 use crate::validate::ValidEnsemble;
 
 /// How long a member that leaves may be down before the others go on without it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// A server gives up joining a leader after `initLimit` ticks and begins anew; that it does so three times is
+/// no bad luck any more. Until then one that answers that it does not serve may be copying a snapshot.
+fn joining_time(ensemble: &ValidEnsemble) -> SignedDuration {
+    let setting = |key: &str| ensemble.settings.get(key)?.parse::<i64>().ok();
+    let limit = setting("tickTime").zip(setting("initLimit"));
+    let limit = limit.map_or(0, |(tick, ticks)| tick.saturating_mul(ticks));
+    SignedDuration::from_millis(limit.saturating_mul(3)).max(PATIENCE)
+}
 
 /// What makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -105,6 +115,8 @@ pub struct View<'a> {
     pub claims_agree: bool,
     /// The volume claims of voters and former voters.
     pub claims: &'a [ClaimObservation],
+    /// How long a server may take to join a leader, as its own settings say, with room for a second attempt.
+    pub joining_time: SignedDuration,
     /// When all this was observed.
     pub now: Timestamp,
     /// The safety rules that hold: all of them, but for the model check.
@@ -192,6 +204,7 @@ impl<'a> View<'a> {
                 .is_some_and(|b| b.initialize.is_some()),
             claims_agree: volumes::agree(&observation.claims, &template.voters),
             claims: &observation.claims,
+            joining_time: joining_time(ensemble),
             now: observation.now,
             rules,
             ensemble: &ensemble.name,
@@ -215,6 +228,28 @@ impl<'a> View<'a> {
             long && !m.serves() && !joins
         };
         self.members.values().filter(gone).map(|m| m.id).collect()
+    }
+
+    /// Whether a member that answers that it does not serve may be about to: it has looked for less than
+    /// the time that joining takes, and there is a leader to join, or enough members to elect one.
+    pub fn is_joining(&self, member: &Member<'_>) -> bool {
+        let looks = |m: &Member<'_>| matches!(m.pod.server, ServerReport::Looking);
+        let since = member.pod.unready_since;
+        let short = since.is_some_and(|since| self.now.duration_since(since) < self.joining_time);
+        let runs = member.pod.state == PodState::Running && looks(member);
+        let looking = self.members.values().filter(|m| looks(m));
+        runs && short
+            && match self.leader {
+                Some(_) => can_join(member.id, member.voters, &self.serving, self.leader),
+                None => can_elect(looking.map(|m| (m.id, m.voters))),
+            }
+    }
+
+    /// Whether nothing was heard of a member for so long that the others go on without it.
+    pub fn is_lost(&self, member: &Member<'_>) -> bool {
+        let since = member.pod.unready_since.filter(|_| !member.answers());
+        let unready = since.is_some_and(|s| self.now.duration_since(s) >= self.joining_time);
+        unready || member.pod.has_been_silent(self.joining_time, self.now)
     }
 
     /// The ordinal of a server.

@@ -105,6 +105,10 @@ pub(crate) struct World {
     claim_uids: BTreeMap<u16, u32>,
     /// The owners of claims, by ordinal.
     owners: BTreeMap<u16, Vec<OwnerReference>>,
+    /// Members that copy a large snapshot: they join no leader, and have looked since this time.
+    pub(crate) copying: BTreeMap<u16, i64>,
+    /// Members that run and cannot be asked since this time, by ordinal.
+    pub(crate) cut_off: BTreeMap<u16, i64>,
     /// Members that fit on no node, by ordinal.
     homeless: BTreeSet<u16>,
     objects: Objects,
@@ -161,6 +165,8 @@ impl World {
             stale_permission: false,
             claim_uids: BTreeMap::new(),
             owners: BTreeMap::new(),
+            copying: BTreeMap::new(),
+            cut_off: BTreeMap::new(),
             homeless: BTreeSet::new(),
             objects: Objects::default(),
         }
@@ -427,6 +433,19 @@ impl World {
         for ordinal in ordinals {
             *self.disks.get_mut(ordinal).unwrap() += 1;
         }
+    }
+
+    /// The member loses its leader and has a large snapshot to copy before it follows again.
+    pub(crate) fn copy(&mut self, ordinal: u16) {
+        self.copying.insert(ordinal, self.now);
+        let pod = self.pods.get_mut(&ordinal).unwrap();
+        (pod.following, pod.unready) = (None, 9);
+    }
+
+    /// Nothing is heard of a member any more.
+    pub(crate) fn silence(&mut self, ordinal: u16) {
+        self.cut_off.insert(ordinal, self.now);
+        self.quiet = 0;
     }
 
     /// What the report says is wrong.

@@ -118,7 +118,7 @@ impl World {
     pub(super) fn join(&mut self) {
         for ordinal in self.pods.keys().copied().collect::<Vec<_>>() {
             let pod = &self.pods[&ordinal];
-            let slow = pod.image.starts_with("slow");
+            let slow = pod.image.starts_with("slow") || self.copying.contains_key(&ordinal);
             if pod.following.is_some() || !self.runs(ordinal) || slow {
                 continue;
             }
@@ -146,7 +146,11 @@ impl World {
         let voters: Vec<(u64, u16)> = self
             .pods
             .keys()
-            .filter(|o| self.runs(**o) && !self.pods[o].image.starts_with("slow"))
+            .filter(|o| {
+                self.runs(**o)
+                    && !self.pods[o].image.starts_with("slow")
+                    && !self.copying.contains_key(o)
+            })
             .filter_map(|o| self.disks.get(o).map(|zxid| (*zxid, *o)))
             .collect();
         let mut candidates = voters.clone();

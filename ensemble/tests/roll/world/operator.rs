@@ -25,7 +25,8 @@ impl World {
             revision: Some(pod.revision.clone()),
             controller_revision: Some(pod.template.clone()),
             controller: None,
-            silent_since: self.muted.map(|at| Timestamp::from_second(at).unwrap()),
+            silent_since: (self.muted.as_ref().or(self.cut_off.get(ordinal)))
+                .map(|at| Timestamp::from_second(*at).unwrap()),
             terminating: false,
             state: if self.homeless.contains(ordinal) {
                 PodState::Failing {
@@ -43,7 +44,10 @@ impl World {
                 PodState::Running
             },
             ready: pod.unready < 3 && pod.age > 0 && !self.homeless.contains(ordinal),
-            unready_since: (self.homeless.contains(ordinal)).then(|| created(pod)),
+            unready_since: match self.copying.get(ordinal) {
+                Some(since) => Some(Timestamp::from_second(*since).unwrap()),
+                None => (self.homeless.contains(ordinal)).then(|| created(pod)),
+            },
             created: created(pod),
             node: None,
             server: self.report(*ordinal, pod),
@@ -84,7 +88,7 @@ impl World {
     }
 
     fn report(&self, ordinal: u16, pod: &Pod) -> ServerReport {
-        if self.muted.is_some() || !self.runs(ordinal) {
+        if self.muted.is_some() || self.cut_off.contains_key(&ordinal) || !self.runs(ordinal) {
             return ServerReport::Unreachable("silent".to_owned());
         }
         match pod.following {
