@@ -121,7 +121,7 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
     let mut plan = match &observation.stateful_set {
         _ if !observation.leftovers.is_empty() => wait_for_leftovers(observation),
-        None => start::plan_start(ensemble, observation),
+        None => start::plan_start(rules, ensemble, observation),
         Some(set) => plan_existing(rules, &with_last_restart(ensemble, set), observation, set),
     };
     if plan.objects.is_empty() {

@@ -1,51 +1,89 @@
-//! The planner's safety rules as switches, for the model check only.
+//! The planner's safety rules as switches, for tests only.
 //!
-//! The operator plans under [`Rules::ALL`]. A test switches one rule off and shows that the checker
-//! then finds the harm that the rule prevents; a rule without such a test would be a belief.
+//! The operator plans under [`Rules::ALL`], and without the cargo feature `mutations` there is no other
+//! value: [`Rules`] has no content, and every rule is a constant. With the feature a test switches a rule off
+//! and shows the harm that it prevents; a rule without such a test would be a belief.
+
+/// One safety rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Rule {
+    /// The size changes in steps of one member, and a list becomes live only beside lists that share a
+    /// voter with it in every two majorities.
+    SmallSteps,
+    /// A step begins only when the step before it is finished on every voter, so that at most two lists
+    /// are live.
+    FinishedFirst,
+    /// A template that names a newcomer restarts an old member only when the newcomer follows, and an
+    /// updated member that can join has joined before the next restart.
+    JoinedFirst,
+    /// The leader restarts when nobody else is left.
+    LeaderLast,
+    /// A leaver that leads is restarted, so that a member that stays leads.
+    LeaverStepsDown,
+    /// A leaver's pod goes only when every voter runs without it.
+    LeaverGoesLast,
+    /// The members that stay through a restart serve a majority of every live list.
+    KeepMajority,
+    /// No restart while a pod is missing, being deleted, or has not answered yet.
+    OneAtATime,
+    /// Only the newcomer in the step from one member to two starts with an empty disk and a vote.
+    EmptyDisksDoNotVote,
+    /// A step begins only when every volume claim carries the list that was finished, and its own.
+    ClaimsFirst,
+    /// A list that somebody else wrote into the pod template is taken back where that is safe.
+    TakeBack,
+    /// A member counts as gone only after it has not been ready for a while.
+    Patience,
+    /// Where no restart keeps a majority and updated members cannot join, the roll goes on.
+    RollForward,
+    /// No restart while two members say that they lead.
+    OneLeader,
+    /// A member restarts without regard to the majority only if it is known to take part in none.
+    IdleIsKnown,
+    /// A member that may be copying the leader's data is given time.
+    JoiningTime,
+    /// An ensemble is started again only from a list that meets every list on the claims.
+    StartFromClaims,
+    /// A volume is deleted only if nothing names its member and all others serve.
+    DeleteLeaversOnly,
+    /// The permission to start with an empty disk ends for good when a member is ready or it expires.
+    PermissionEnds,
+    /// Only pods that their StatefulSet let go of are adopted.
+    AdoptOrphansOnly,
+}
 
 /// Which safety rules hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
-    /// The size changes in steps of one member, and a list becomes live only beside lists that
-    /// share a voter with it in every two majorities.
-    pub small_steps: bool,
-    /// A step begins only when the step before it is finished on every voter, so that at most two
-    /// lists are live.
-    pub finished_first: bool,
-    /// A template that names a newcomer restarts an old member only when the newcomer follows, and
-    /// an updated member that can join has joined before the next restart.
-    pub joined_first: bool,
-    /// The leader restarts when nobody else is left.
-    pub leader_last: bool,
-    /// A leaver that leads is restarted, so that a member that stays leads.
-    pub leaver_steps_down: bool,
-    /// A leaver's pod goes only when every voter runs without it.
-    pub leaver_goes_last: bool,
-    /// The members that stay through a restart serve a majority of every live list.
-    pub keep_majority: bool,
-    /// No restart while a pod is missing, being deleted, or has not answered yet.
-    pub one_at_a_time: bool,
-    /// Only the newcomer in the step from one member to two starts with an empty disk and a vote.
-    pub empty_disks_do_not_vote: bool,
+    #[cfg(feature = "mutations")]
+    off: u32,
 }
 
 impl Rules {
     /// Every rule holds.
     pub const ALL: Self = Self {
-        small_steps: true,
-        finished_first: true,
-        joined_first: true,
-        leader_last: true,
-        leaver_steps_down: true,
-        leaver_goes_last: true,
-        keep_majority: true,
-        one_at_a_time: true,
-        empty_disks_do_not_vote: true,
+        #[cfg(feature = "mutations")]
+        off: 0,
     };
-}
 
-impl Default for Rules {
-    fn default() -> Self {
-        Self::ALL
+    /// Whether this rule holds.
+    #[cfg(not(feature = "mutations"))]
+    pub const fn keep(self, _rule: Rule) -> bool {
+        true
+    }
+
+    /// Whether this rule holds.
+    #[cfg(feature = "mutations")]
+    pub const fn keep(self, rule: Rule) -> bool {
+        self.off & 1 << rule as u32 == 0
+    }
+
+    /// The same without this rule.
+    #[cfg(feature = "mutations")]
+    #[must_use]
+    pub const fn without(self, rule: Rule) -> Self {
+        Self {
+            off: self.off | 1 << rule as u32,
+        }
     }
 }

@@ -9,6 +9,8 @@ mod by_hand;
 mod loss;
 #[path = "roll/reclaim.rs"]
 mod reclaim;
+#[path = "roll/switched_off.rs"]
+mod switched_off;
 #[path = "roll/world.rs"]
 mod world;
 

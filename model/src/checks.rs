@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use bellwether_ensemble::rules::Rules;
+use bellwether_ensemble::rules::{Rule, Rules};
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::state::State;
@@ -162,11 +162,7 @@ pub fn switched_off() -> Vec<Check> {
             3,
             5,
             0,
-            Rules {
-                small_steps: false,
-                leader_last: false,
-                ..all
-            },
+            all.without(Rule::SmallSteps).without(Rule::LeaderLast),
             "one leader",
         ),
         off(
@@ -174,10 +170,7 @@ pub fn switched_off() -> Vec<Check> {
             3,
             5,
             1,
-            Rules {
-                small_steps: false,
-                ..all
-            },
+            all.without(Rule::SmallSteps),
             "one leader",
         ),
         off(
@@ -185,10 +178,7 @@ pub fn switched_off() -> Vec<Check> {
             3,
             5,
             1,
-            Rules {
-                small_steps: false,
-                ..all
-            },
+            all.without(Rule::SmallSteps),
             "no write lost",
         ),
         off(
@@ -196,10 +186,7 @@ pub fn switched_off() -> Vec<Check> {
             3,
             5,
             0,
-            Rules {
-                finished_first: false,
-                ..all
-            },
+            all.without(Rule::FinishedFirst),
             "two lists",
         ),
         off(
@@ -207,10 +194,7 @@ pub fn switched_off() -> Vec<Check> {
             3,
             3,
             0,
-            Rules {
-                leader_last: false,
-                ..all
-            },
+            all.without(Rule::LeaderLast),
             "leader last",
         ),
         off(
@@ -218,10 +202,7 @@ pub fn switched_off() -> Vec<Check> {
             5,
             3,
             0,
-            Rules {
-                leaver_steps_down: false,
-                ..all
-            },
+            all.without(Rule::LeaverStepsDown),
             "it ends",
         ),
         off(
@@ -229,10 +210,7 @@ pub fn switched_off() -> Vec<Check> {
             5,
             3,
             0,
-            Rules {
-                leaver_goes_last: false,
-                ..all
-            },
+            all.without(Rule::LeaverGoesLast),
             "service kept",
         ),
         off(
@@ -240,10 +218,7 @@ pub fn switched_off() -> Vec<Check> {
             5,
             3,
             1,
-            Rules {
-                keep_majority: false,
-                ..all
-            },
+            all.without(Rule::KeepMajority),
             "service kept",
         ),
         off(
@@ -251,11 +226,7 @@ pub fn switched_off() -> Vec<Check> {
             3,
             3,
             0,
-            Rules {
-                one_at_a_time: false,
-                keep_majority: false,
-                ..all
-            },
+            all.without(Rule::OneAtATime).without(Rule::KeepMajority),
             "service kept",
         ),
         off(
@@ -263,11 +234,7 @@ pub fn switched_off() -> Vec<Check> {
             3,
             3,
             0,
-            Rules {
-                joined_first: false,
-                keep_majority: false,
-                ..all
-            },
+            all.without(Rule::JoinedFirst).without(Rule::KeepMajority),
             "service kept",
         ),
         off(
@@ -275,10 +242,7 @@ pub fn switched_off() -> Vec<Check> {
             1,
             3,
             1,
-            Rules {
-                empty_disks_do_not_vote: false,
-                ..all
-            },
+            all.without(Rule::EmptyDisksDoNotVote),
             "no write lost",
         ),
     ];

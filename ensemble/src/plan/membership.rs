@@ -8,6 +8,7 @@ use crate::ids::{ServerId, Voters};
 use crate::observation::StatefulSetObservation;
 use crate::plan::view::{Member, View};
 use crate::plan::volumes;
+use crate::rules::Rule;
 use crate::safety::{holds_majority, may_become_live, may_live_together, never_joins};
 use crate::validate::ValidEnsemble;
 
@@ -40,8 +41,9 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         begins: None,
         held: None,
     };
-    let checked = view.rules.small_steps && view.rules.finished_first;
-    if let Some(voters) = taken_back(view, &wanted).filter(|_| checked) {
+    let checked = view.rules.keep(Rule::SmallSteps) && view.rules.keep(Rule::FinishedFirst);
+    let takes_back = checked && view.rules.keep(Rule::TakeBack);
+    if let Some(voters) = taken_back(view, &wanted).filter(|_| takes_back) {
         change.voters = voters.clone();
         change.initialize = None;
         change.replicas = replicas(view, set, &change.voters);
@@ -49,14 +51,16 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     }
     if *template != wanted {
         // The list on the claims must stay one to start again from: see `volumes`.
-        let closed = !view.may_initialize || !view.rules.empty_disks_do_not_vote;
+        let closed = !view.may_initialize || !view.rules.keep(Rule::EmptyDisksDoNotVote);
         // A member that leaves next and is gone is not waited for: it may be why the ensemble shrinks.
         let finished = view.is_finished() || wanted.len() < template.len() && view.is_settled();
-        let ready = finished && view.claims_agree && closed;
-        if ready || !view.rules.finished_first {
+        let free = !view.rules.keep(Rule::ClaimsFirst);
+        let ready = finished && (view.claims_agree || free) && closed;
+        if ready || !view.rules.keep(Rule::FinishedFirst) {
             begin_step(ensemble, view, &wanted, &mut change);
             // Writes may be acknowledged under the new list from when its template is there.
-            if change.voters != *template && !volumes::carry(view.claims, &change.voters) {
+            let carried = free || volumes::carry(view.claims, &change.voters);
+            if change.voters != *template && !carried {
                 change.begins = Some(std::mem::replace(&mut change.voters, template.clone()));
                 change.initialize = view.template.initialize;
             }
@@ -115,7 +119,7 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
     let template = &view.template.voters;
     // Every set of this operator is an interval from the first id.
     let size = u16::try_from(template.len()).unwrap_or(u16::MAX);
-    if !view.rules.small_steps {
+    if !view.rules.keep(Rule::SmallSteps) {
         change.voters = wanted.clone();
         return;
     }
@@ -124,7 +128,7 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
         change.initialize = change
             .voters
             .last()
-            .filter(|_| size == 1 || !view.rules.empty_disks_do_not_vote);
+            .filter(|_| size == 1 || !view.rules.keep(Rule::EmptyDisksDoNotVote));
         return;
     }
     match template.last() {
@@ -134,7 +138,7 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
         Some(leaver)
             if view.leader == Some(leaver)
                 && !never_joins(leaver, template)
-                && view.rules.leaver_steps_down =>
+                && view.rules.keep(Rule::LeaverStepsDown) =>
         {
             change.bounce = Some(leaver);
         }
@@ -158,7 +162,7 @@ fn turn_round(view: &View<'_>, wanted: &Voters) -> Option<Voters> {
 /// A leaver's pod stays until every voter serves without it in its list.
 fn replicas(view: &View<'_>, set: &StatefulSetObservation, voters: &Voters) -> u16 {
     let size = u16::try_from(voters.len()).unwrap_or(u16::MAX);
-    if size >= set.replicas || !view.rules.leaver_goes_last {
+    if size >= set.replicas || !view.rules.keep(Rule::LeaverGoesLast) {
         return size;
     }
     let done = view.template.voters == *voters && view.all_run(voters);

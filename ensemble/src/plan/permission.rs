@@ -10,6 +10,7 @@ use super::membership::Change;
 use super::view::View;
 use crate::ids::{ServerId, Voters};
 use crate::observation::{Acceptance, BootstrapPermission, Observation, PodObservation};
+use crate::rules::Rule;
 use crate::safety::may_start_empty;
 
 /// How long a permission to start with an empty disk holds without being renewed. If the operator
@@ -32,11 +33,15 @@ pub fn permission(
     loss: &loss::Decision,
 ) -> BootstrapPermission {
     let members = view.members.values();
-    let ready: Voters = members.filter(|m| m.pod.ready).map(|m| m.id).collect();
+    let ready = members.filter(|m| m.pod.ready && view.rules.keep(Rule::PermissionEnds));
+    let ready: Voters = ready.map(|m| m.id).collect();
     let first = observation
         .bootstrap
         .as_ref()
-        .and_then(|b| b.first_start(observation.now))
+        .and_then(|b| match view.rules.keep(Rule::PermissionEnds) {
+            true => b.first_start(observation.now),
+            false => b.initialize.as_ref(),
+        })
         .filter(|_| may_start_empty(&view.serving, &ready));
     let stepping = change.voters != view.template.voters || !view.is_finished();
     let newcomer = change

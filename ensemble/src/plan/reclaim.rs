@@ -13,6 +13,7 @@ use super::view::View;
 use crate::desired::{DesiredObject, claims};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{ClaimObservation, Observation, PodObservation, StatefulSetObservation};
+use crate::rules::Rule;
 use crate::safety::{Departure, may_delete_volume};
 use crate::validate::ValidEnsemble;
 
@@ -60,9 +61,13 @@ pub fn plan_deletion(
         let uses = uses(claim, set, &observers.pods, ensemble.observers);
         (claim, observer(claim.ordinal), uses)
     });
+    let rule = view.rules.keep(Rule::DeleteLeaversOnly);
+    let may = |id, uses| match rule {
+        true => may_delete_volume(id, uses, &departure).is_ok(),
+        false => !uses,
+    };
     let mut left = voters.chain(observing).filter(|(c, ..)| !c.terminating);
-    let (claim, id, _) =
-        left.find(|(_, id, uses)| may_delete_volume(*id, *uses, &departure).is_ok())?;
+    let (claim, id, _) = left.find(|(_, id, uses)| may(*id, *uses))?;
     Some(Step::DeleteClaim {
         claim: claim.name.clone(),
         uid: claim.uid.clone(),

@@ -18,6 +18,7 @@ use crate::observation::{PodState, ServerReport, StatefulSetObservation};
 use crate::plan::report::{Trouble, Verdict, WaitingOn};
 use crate::plan::view::{Member, View};
 use crate::plan::{Expect, Step};
+use crate::rules::Rule;
 use crate::safety::{
     can_join, may_restart, may_restart_idle, may_roll_forward, may_step_down, never_joins,
 };
@@ -117,12 +118,12 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     if let Some(going) = view
         .members
         .values()
-        .find(|m| m.pod.terminating && stays(m.id) && rules.one_at_a_time)
+        .find(|m| m.pod.terminating && stays(m.id) && rules.keep(Rule::OneAtATime))
     {
         return Choice::Wait(WaitingOn::Deletion(going.pod.name.clone()));
     }
     let missing = view.missing.iter().find(|o| stays(view.id(**o)));
-    if let Some(ordinal) = missing.filter(|_| rules.one_at_a_time) {
+    if let Some(ordinal) = missing.filter(|_| rules.keep(Rule::OneAtATime)) {
         return Choice::Wait(WaitingOn::Creation(*ordinal));
     }
     // Nor is one that was made anew and runs the list without it: nobody needs its vote.
@@ -133,13 +134,16 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     if let Some(failing) = updated().find_map(failing) {
         return Choice::Blocked(failing);
     }
-    if let Some(starting) = updated().find(|m| !m.answers() && rules.one_at_a_time) {
+    if let Some(starting) = updated().find(|m| !m.answers() && rules.keep(Rule::OneAtATime)) {
         return Choice::Wait(WaitingOn::Start(starting.pod.name.clone()));
     }
-    if view.leaders > 1 {
+    if view.leaders > 1 && rules.keep(Rule::OneLeader) {
         return Choice::Wait(WaitingOn::OneLeader);
     }
-    let idle = |m: &&&Member<'_>| m.is_idle() && may_restart_idle(m.id, &view.serving).is_ok();
+    let idle = |m: &&&Member<'_>| {
+        let known = m.is_idle() || !rules.keep(Rule::IdleIsKnown);
+        known && may_restart_idle(m.id, &view.serving).is_ok()
+    };
     let mut idle = outdated.iter().filter(idle);
     if let Some(idle) = idle.clone().find(|m| !view.is_joining(m)) {
         return Choice::Restart(
@@ -154,8 +158,9 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
             .map(|_| WaitingOn::Join(joining.pod.name.clone()));
         return Choice::Wait(leader.unwrap_or(WaitingOn::Leader));
     }
-    let joins =
-        |m: &Member<'_>| can_join(m.id, m.voters, &view.serving, view.leader) && rules.joined_first;
+    let joins = |m: &Member<'_>| {
+        can_join(m.id, m.voters, &view.serving, view.leader) && rules.keep(Rule::JoinedFirst)
+    };
     if let Some(newcomer) = must_initialize(view) {
         let why = "its disk is empty, and it has to start with a vote".to_owned();
         return Choice::Restart(newcomer, Expect::Idle, why);
@@ -193,7 +198,7 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
         .members
         .get(&leader)
         .filter(leaves)
-        .filter(|_| rules.leaver_steps_down)
+        .filter(|_| rules.keep(Rule::LeaverStepsDown))
     {
         return Choice::Restart(
             leaver.id,
@@ -201,7 +206,7 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
             "it leads and is about to leave".to_owned(),
         );
     }
-    if !rules.leader_last
+    if !rules.keep(Rule::LeaderLast)
         && let Some(first) = outdated.iter().find(|m| m.id == leader)
     {
         return Choice::Restart(leader, Expect::Leader, reason(view, first));
@@ -266,7 +271,8 @@ fn roll_forward(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> 
         .iter()
         .find(|m| m.id != leader)
         .or(outdated.first())?;
-    may_roll_forward(next.id, &stuck, &view.template.voters).then(|| {
+    let may = may_roll_forward(next.id, &stuck, &view.template.voters);
+    (may && view.rules.keep(Rule::RollForward)).then(|| {
         let why = format!(
             "{}; server(s) {stuck} cannot join before it",
             reason(view, next)
@@ -281,7 +287,7 @@ fn roll_forward(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> 
 }
 
 fn restart_is_safe(view: &View<'_>, id: ServerId) -> Result<(), WaitingOn> {
-    if !view.rules.keep_majority {
+    if !view.rules.keep(Rule::KeepMajority) {
         return Ok(());
     }
     // A leaver that is gone, or is an observer by now, is not waited for.

@@ -15,6 +15,7 @@ use crate::desired::claims::ClaimSizes;
 use crate::desired::{self, claims, config, discovery, services, stateful_set};
 use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, PodObservation, Revision};
+use crate::rules::{Rule, Rules};
 use crate::safety::may_live_together;
 use crate::validate::ValidEnsemble;
 
@@ -40,8 +41,13 @@ enum Start {
 }
 
 /// Plans the first objects.
-pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
-    let (voters, initialize, replicas, permission, message) = match decide(ensemble, observation) {
+pub(super) fn plan_start(
+    rules: Rules,
+    ensemble: &ValidEnsemble,
+    observation: &Observation,
+) -> Plan {
+    let start = decide(rules, ensemble, observation);
+    let (voters, initialize, replicas, permission, message) = match start {
         Start::Create {
             voters,
             initialize,
@@ -80,8 +86,9 @@ pub(super) fn plan_start(ensemble: &ValidEnsemble, observation: &Observation) ->
     }
 }
 
-fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
-    if let Some(going) = pods_that_go(observation) {
+fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Start {
+    let orphans_only = rules.keep(Rule::AdoptOrphansOnly);
+    if let Some(going) = pods_that_go(observation).filter(|_| orphans_only) {
         return Start::Wait(going);
     }
     let logs = &observation.log_claims;
@@ -108,7 +115,7 @@ fn decide(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         let message = format!("Creating {} members.", ensemble.size);
         return first_start(observation, voters, message);
     }
-    match (volumes::recorded(ensemble, observation), open) {
+    match (volumes::recorded(rules, ensemble, observation), open) {
         (Recorded::Start(voters), _) => {
             let message = format!(
                 "Creating the members {{{voters}}}, the last that are known to have served, on the \

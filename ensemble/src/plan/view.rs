@@ -14,7 +14,7 @@ use crate::observation::{
     StatefulSetObservation,
 };
 use crate::plan::volumes;
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::safety::{can_elect, can_join};
 use crate::validate::ValidEnsemble;
 
@@ -223,7 +223,7 @@ impl<'a> View<'a> {
             let long = m
                 .pod
                 .unready_since
-                .is_some_and(|t| t + PATIENCE <= self.now);
+                .is_some_and(|t| t + PATIENCE <= self.now || !self.rules.keep(Rule::Patience));
             let joins = m.answers() && can_join(m.id, m.voters, &self.serving, self.leader);
             long && !m.serves() && !joins
         };
@@ -238,7 +238,9 @@ impl<'a> View<'a> {
         let short = since.is_some_and(|since| self.now.duration_since(since) < self.joining_time);
         let runs = member.pod.state == PodState::Running && looks(member);
         let looking = self.members.values().filter(|m| looks(m));
-        runs && short
+        self.rules.keep(Rule::JoiningTime)
+            && runs
+            && short
             && match self.leader {
                 Some(_) => can_join(member.id, member.voters, &self.serving, self.leader),
                 None => can_elect(looking.map(|m| (m.id, m.voters))),

@@ -14,6 +14,7 @@ use crate::ids::{ServerId, Voters};
 use crate::observation::{ClaimObservation, Observation};
 use crate::plan::membership::Change;
 use crate::plan::view::{Member, View};
+use crate::rules::{Rule, Rules};
 use crate::safety::{may_live_together, may_start};
 use crate::validate::ValidEnsemble;
 
@@ -107,12 +108,15 @@ pub enum Recorded {
 /// finished is taken if a majority of it is left. An even list of which exactly half is left may start as
 /// the list of one member less, unless a larger list was live: every write was acknowledged by more than
 /// half of the even list, so by at least one of that half.
-pub fn recorded(ensemble: &ValidEnsemble, observation: &Observation) -> Recorded {
+pub fn recorded(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Recorded {
     let claims = &observation.claims;
     if claims.iter().all(|c| c.voters.is_none()) {
         return Recorded::Nothing;
     }
-    let all: BTreeSet<&Voters> = lists(claims).collect();
+    let mut all: BTreeSet<&Voters> = lists(claims).collect();
+    if !rules.keep(Rule::StartFromClaims) {
+        all = claims.iter().filter_map(|c| c.voters.as_ref()).collect();
+    }
     if let Some(why) = disagreement(ensemble, claims, &all) {
         return Recorded::Disagree(why);
     }

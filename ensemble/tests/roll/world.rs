@@ -24,11 +24,12 @@ use bellwether_ensemble::observation::{
     ServerReport, StatefulSetObservation,
 };
 use bellwether_ensemble::plan::facts::Facts;
-use bellwether_ensemble::plan::{Expect, Step};
+use bellwether_ensemble::plan::{Expect, Step, plan_under};
+use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::safety::{can_join, holds_majority};
 use bellwether_ensemble::validate::Context;
 use bellwether_ensemble::volume_report::{Usage, VolumeReport};
-use bellwether_ensemble::{Observation, Plan, ServerId, Voters, plan, validate};
+use bellwether_ensemble::{Observation, Plan, ServerId, Voters, validate};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -75,6 +76,8 @@ impl Set {
 /// The world.
 pub(crate) struct World {
     ensemble: ZooKeeperEnsemble,
+    /// Which safety rules the planner keeps.
+    pub(crate) rules: Rules,
     context: Context,
     now: i64,
     set: Option<Set>,
@@ -141,6 +144,7 @@ impl World {
         };
         Self {
             ensemble,
+            rules: Rules::ALL,
             context,
             now: 1_700_000_000,
             set: None,
@@ -542,7 +546,7 @@ impl World {
     /// What the operator would do now; the world stays as it is.
     pub(crate) fn look(&mut self) -> Option<Step> {
         let valid = validate(&self.ensemble, &self.context).unwrap();
-        let plan = plan(&valid, &self.observe());
+        let plan = plan_under(self.rules, &valid, &self.observe());
         let step = plan.step.clone();
         self.last = Some(plan);
         step
@@ -552,7 +556,7 @@ impl World {
     pub(crate) fn reconcile(&mut self) -> Option<String> {
         let valid = validate(&self.ensemble, &self.context).unwrap();
         let observation = self.observe();
-        let plan = plan(&valid, &observation);
+        let plan = plan_under(self.rules, &valid, &observation);
         let before = self.fingerprint();
         let line = self.line(&plan);
         let name = self.ensemble.metadata.name.clone().unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
 use bellwether_ensemble::Voters;
-use bellwether_ensemble::rules::Rules;
+use bellwether_ensemble::rules::{Rule, Rules};
 use bellwether_servers::client::{self, Writer};
 use bellwether_servers::world::World;
 
@@ -16,11 +16,9 @@ const SPLIT: &str = "/split";
 
 /// Both new members start, and the leader restarts first.
 pub(crate) async fn leader_first(mut world: World) -> (World, Result<String>) {
-    world.rules = Rules {
-        small_steps: false,
-        leader_last: false,
-        ..Rules::ALL
-    };
+    world.rules = Rules::ALL
+        .without(Rule::SmallSteps)
+        .without(Rule::LeaderLast);
     let result = async {
         until_first_restart(&mut world).await?;
         two_leaders_lose_writes(&mut world).await
@@ -31,10 +29,7 @@ pub(crate) async fn leader_first(mut world: World) -> (World, Result<String>) {
 
 /// Both new members start, one follower restarts, and then the leader's process ends and comes back.
 pub(crate) async fn leader_last_and_one_crash(mut world: World) -> (World, Result<String>) {
-    world.rules = Rules {
-        small_steps: false,
-        ..Rules::ALL
-    };
+    world.rules = Rules::ALL.without(Rule::SmallSteps);
     let result = async {
         until_first_restart(&mut world).await?;
         let new = Voters::first(5, 0);

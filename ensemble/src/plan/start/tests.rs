@@ -40,7 +40,9 @@ fn refused(asks: bool, data: &[u16], logs: &[u16]) -> Option<(Reason, String)> {
         log_claims: all("datalog", logs),
         ..Default::default()
     };
-    let trouble = plan_start(&ensemble, &observation).report.trouble?;
+    let trouble = plan_start(Rules::ALL, &ensemble, &observation)
+        .report
+        .trouble?;
     Some((trouble.reason, trouble.message))
 }
 
@@ -121,6 +123,10 @@ fn pods_whose_statefulset_is_gone_are_waited_for() {
     let message = waits(&ensemble, &observation).unwrap();
     assert!(message.contains("zk-0, zk-1, zk-2"), "{message}");
     assert!(message.contains("--cascade=orphan"), "{message}");
+    // Without the rule they are adopted, and die a moment later.
+    let rules = Rules::ALL.without(Rule::AdoptOrphansOnly);
+    let plan = crate::plan::plan_under(rules, &ensemble, &observation);
+    assert!(!plan.objects.is_empty());
 }
 
 #[test]
