@@ -248,7 +248,8 @@ fn judge_restart(before: &State, after: &mut State, ordinal: usize) {
     let serving = ordinals(before.leaders())
         .map(|l| before.followers(l))
         .fold(0, |a, b| a | b);
-    let due = before.mask(|p| p.template != template) & members(template.list);
+    // One on a node that is cut off cannot be restarted, whatever it does.
+    let due = before.mask(|p| p.template != template && !p.cut_off) & members(template.list);
     if before.leads(ordinal) {
         // A leaver that leads has to step down whatever else is due.
         let leaves = before.wanted < template.list && ordinal + 1 == usize::from(template.list)
