@@ -54,6 +54,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
         controller: None,
         silent_since: None,
         terminating: false,
+        failing_container: None,
         state: PodState::Running,
         ready: true,
         unready_since: None,

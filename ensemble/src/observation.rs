@@ -114,6 +114,8 @@ pub struct PodObservation {
     pub controller: Option<String>,
     /// What the kubelet and the scheduler say of it.
     pub state: PodState,
+    /// A container beside ZooKeeper's that does not run. It does not stop the server.
+    pub failing_container: Option<FailingContainer>,
     /// Whether its readiness probe succeeds. The probe fails only after some seconds without a
     /// quorum, so this tells a server that is stuck from one that is in the middle of an election.
     pub ready: bool,
@@ -159,26 +161,41 @@ impl PodObservation {
         match (&self.state, &self.server) {
             (_, ServerReport::Serving { .. }) => false,
             (PodState::Failing { .. } | PodState::Starting, _) => true,
-            (PodState::Running, ServerReport::Looking) => !self.ready,
+            // While another container fails, the pod is not ready whatever the server does.
+            (PodState::Running, ServerReport::Looking) => {
+                !self.ready && self.failing_container.is_none()
+            }
             (PodState::Running, ServerReport::Unreachable(_)) => false,
         }
     }
 }
 
-/// What the kubelet and the scheduler say of a pod.
+/// What the kubelet and the scheduler say of a pod. Only ZooKeeper's container, and the init
+/// containers before it, decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodState {
     /// On its way: scheduled or being scheduled, images pulled, containers started.
     Starting,
-    /// The ZooKeeper container runs.
+    /// The ZooKeeper container runs, whatever the others do.
     Running,
-    /// It cannot run as it is: image, configuration, crash or scheduling.
+    /// The server cannot run as it is: image, configuration, crash or scheduling.
     Failing {
         /// The one-word reason that Kubernetes gives, such as `ImagePullBackOff`.
         reason: String,
         /// The sentence that goes with it.
         message: String,
     },
+}
+
+/// A container that does not run, in a pod whose server does not depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailingContainer {
+    /// The container's name.
+    pub name: String,
+    /// The one-word reason that Kubernetes gives, such as `CrashLoopBackOff`.
+    pub reason: String,
+    /// The sentence that goes with it; empty if there is none.
+    pub message: String,
 }
 
 /// What a member's server answers to the four-letter words.

@@ -196,6 +196,7 @@ impl Operator {
                 controller: None,
                 silent_since: None,
                 terminating: pod.terminating,
+                failing_container: None,
                 state: match pod.process {
                     Process::Created => PodState::Starting,
                     _ => PodState::Running,

@@ -315,6 +315,7 @@ impl World {
             controller: None,
             silent_since: None,
             terminating: pod.terminating,
+            failing_container: None,
             state: pod.state(),
             ready: pod.ready,
             unready_since: None,

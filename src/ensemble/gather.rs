@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
-use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE, RESTART};
+use bellwether_ensemble::desired::stateful_set::{INITIALIZE, RESTART};
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, observers, parse_bootstrap, written,
 };
 use bellwether_ensemble::observation::{
-    BootstrapPermission, ClaimObservation, ObserversObservation, PodObservation, PodState,
-    Revision, ServerReport, StatefulSetObservation,
+    BootstrapPermission, ClaimObservation, ObserversObservation, PodObservation, Revision,
+    ServerReport, StatefulSetObservation,
 };
 use bellwether_ensemble::quantity::bytes;
 use bellwether_ensemble::validate::{log_volume, storage_size};
@@ -21,7 +21,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, ContainerStatus, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, Service,
+    ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, Service,
 };
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -39,6 +39,8 @@ use super::error::Error;
 use super::volumes;
 use crate::traces::SPANS;
 use crate::zookeeper::probe_by;
+
+mod containers;
 
 /// Everything that one reconcile read.
 pub(crate) struct Gathered {
@@ -307,6 +309,7 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
     let created = created.map_or(Timestamp::UNIX_EPOCH, |t| t.0);
     // A pod that never found a node has no such condition, and was never ready.
     let since = readiness.map_or(Some(created), |c| Some(c.last_transition_time.as_ref()?.0));
+    let (state, failing_container) = containers::observe(pod);
     PodObservation {
         name: pod.name_any(),
         ordinal,
@@ -317,7 +320,8 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
         terminating: pod.metadata.deletion_timestamp.is_some(),
         controller: controller(&pod.metadata).map(|c| c.uid.clone()),
         silent_since: None,
-        state: observe_state(pod),
+        state,
+        failing_container,
         ready,
         unready_since: since.filter(|_| !ready),
         created,
@@ -325,73 +329,6 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
         server: ServerReport::Unreachable("not asked yet".to_owned()),
         volumes: None,
     }
-}
-
-/// Reasons of a waiting container that pass by themselves while a pod starts.
-const PASSING: &[&str] = &["PodInitializing", "ContainerCreating"];
-
-fn observe_state(pod: &Pod) -> PodState {
-    let Some(status) = pod.status.as_ref() else {
-        return PodState::Starting;
-    };
-    let unschedulable = status.conditions.iter().flatten().find(|c| {
-        c.type_ == "PodScheduled"
-            && c.status == "False"
-            && c.reason.as_deref() == Some("Unschedulable")
-    });
-    if let Some(condition) = unschedulable {
-        return PodState::Failing {
-            reason: "Unschedulable".to_owned(),
-            message: condition.message.clone().unwrap_or_default(),
-        };
-    }
-    let all = || {
-        status
-            .init_container_statuses
-            .iter()
-            .flatten()
-            .chain(status.container_statuses.iter().flatten())
-    };
-    if let Some(failing) = all().find_map(failing) {
-        return failing;
-    }
-    // While a pod is deleted it fails too, when its server ends with another code than 0.
-    let going = pod.metadata.deletion_timestamp.is_some();
-    if status.phase.as_deref() == Some("Failed") && !going {
-        return PodState::Failing {
-            reason: status.reason.clone().unwrap_or_else(|| "Failed".to_owned()),
-            message: status.message.clone().unwrap_or_default(),
-        };
-    }
-    let running = status
-        .container_statuses
-        .iter()
-        .flatten()
-        .filter(|c| c.name == CONTAINER)
-        .any(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()));
-    if running {
-        PodState::Running
-    } else {
-        PodState::Starting
-    }
-}
-
-fn failing(container: &ContainerStatus) -> Option<PodState> {
-    let waiting = container.state.as_ref()?.waiting.as_ref()?;
-    let reason = waiting.reason.clone()?;
-    if PASSING.contains(&reason.as_str()) {
-        return None;
-    }
-    // What the container itself said last tells more than "back-off restarting".
-    let last = container
-        .last_state
-        .as_ref()
-        .and_then(|s| s.terminated.as_ref())
-        .and_then(|t| t.message.clone())
-        .filter(|m| !m.trim().is_empty());
-    let message = last.or_else(|| waiting.message.clone()).unwrap_or_default();
-    let message = message.trim().chars().take(400).collect();
-    Some(PodState::Failing { reason, message })
 }
 
 /// Every claim of an ensemble.

@@ -49,6 +49,11 @@ impl Reason {
                 "Correct or revert what the message names: image, setting, resources, or the cluster's lack of them. No pod has to be deleted by hand.",
             )
             .more("a-bad-image-or-setting"),
+            Self::ContainerFailing => Guidance::new(
+                "The member keeps its vote and counts as serving if its server says so. A roll stops if the pod already has the new template.",
+                "See `kubectl describe pod` and the logs of the container that the message names. Until it runs the pod is not ready, and Services send no clients to it.",
+            )
+            .more("a-container-beside-zookeepers-fails"),
             Self::Stable => Guidance::new("There is nothing to carry out.", NOTHING),
             Self::Paused => Guidance::new(
                 "It writes the status and changes nothing.",

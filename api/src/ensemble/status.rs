@@ -291,6 +291,8 @@ pub enum Reason {
     MembersUnreachable,
     /// A pod cannot run: image, scheduling or a crash.
     PodFailing,
+    /// A container beside ZooKeeper's does not run; the server itself does not depend on it.
+    ContainerFailing,
     /// Nothing to do.
     Stable,
     /// The spec says `paused`.
@@ -331,7 +333,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::AllMembersServing,
         Self::QuorumServing,
         Self::NoQuorum,
@@ -342,6 +344,7 @@ impl Reason {
         Self::MemberDown,
         Self::MembersUnreachable,
         Self::PodFailing,
+        Self::ContainerFailing,
         Self::Stable,
         Self::Paused,
         Self::InvalidSpec,
@@ -375,6 +378,7 @@ impl Reason {
             Self::MemberDown => "MemberDown",
             Self::MembersUnreachable => "MembersUnreachable",
             Self::PodFailing => "PodFailing",
+            Self::ContainerFailing => "ContainerFailing",
             Self::Stable => "Stable",
             Self::Paused => "Paused",
             Self::InvalidSpec => "InvalidSpec",

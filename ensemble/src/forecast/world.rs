@@ -243,6 +243,7 @@ impl World {
                 controller: None,
                 silent_since: None,
                 terminating: false,
+                failing_container: None,
                 state: if pod.age == 0 {
                     PodState::Starting
                 } else {

@@ -22,7 +22,7 @@ use crate::desired::claims::ClaimSizes;
 use crate::desired::{DesiredObject, observers as desired, stateful_set};
 use crate::ids::ServerId;
 use crate::observation::{Observation, PodObservation, PodState, Revision, ServerReport};
-use crate::plan::report::{MemberReport, Report, START_TIME, Trouble, Verdict, WaitingOn};
+use crate::plan::report::{MemberReport, Report, START_TIME, Trouble, Verdict, WaitingOn, beside};
 use crate::plan::roll::Roll;
 use crate::plan::view::View;
 use crate::plan::{Expect, Step};
@@ -331,7 +331,11 @@ fn id(ensemble: &ValidEnsemble, pod: &PodObservation) -> ServerId {
 
 fn failing(pod: &PodObservation) -> Option<Trouble> {
     let PodState::Failing { reason, message } = &pod.state else {
-        return None;
+        let beside = beside(pod)?;
+        return Some(Trouble {
+            message: format!("{} No voter is restarted until it runs", beside.message),
+            ..beside
+        });
     };
     let said = if message.is_empty() {
         String::new()

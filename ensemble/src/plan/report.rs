@@ -483,13 +483,34 @@ fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
     if failing.is_some() {
         return failing;
     }
+    let mut members = view.members.values();
+    let beside = members.find_map(|m| beside(m.pod));
     // A pod that was just made is on its way; nobody has to hear of it.
     // One that was ready a moment ago may be in the middle of an election.
     let late = |m: &Member<'_>| !m.serves() && !m.pod.ready && !is_new(view, m);
     let away_too_long = view.members.values().any(late);
-    (idle && away_too_long).then(|| Trouble {
+    let down = (idle && away_too_long).then(|| Trouble {
         reason: Reason::MemberDown,
         message: format!("{}.", serve(view)),
+    });
+    Trouble::all(down.into_iter().chain(beside))
+}
+
+/// A container that fails beside the server of this pod.
+pub(crate) fn beside(pod: &PodObservation) -> Option<Trouble> {
+    let container = pod.failing_container.as_ref()?;
+    let said = if container.message.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", container.message)
+    };
+    Some(Trouble {
+        reason: Reason::ContainerFailing,
+        message: format!(
+            "Container {} of pod {} does not run: {}{said}. The server does not depend on it, but until \
+             it runs the pod is not ready, and Services send no clients to it.",
+            container.name, pod.name, container.reason
+        ),
     })
 }
 

@@ -15,7 +15,7 @@ use bellwether_api::ensemble::MemberRole;
 
 use crate::ids::{ServerId, Voters};
 use crate::observation::{PodState, ServerReport, StatefulSetObservation};
-use crate::plan::report::{Trouble, Verdict, WaitingOn};
+use crate::plan::report::{Trouble, Verdict, WaitingOn, beside};
 use crate::plan::view::{Member, View};
 use crate::plan::{Expect, Step};
 use crate::rules::Rule;
@@ -333,7 +333,16 @@ fn failing(member: &Member<'_>) -> Option<Trouble> {
                 },
             ),
         }),
-        _ => None,
+        _ => {
+            let beside = beside(member.pod)?;
+            Some(Trouble {
+                message: format!(
+                    "{} No further member is restarted until it runs; correct or revert the spec",
+                    beside.message
+                ),
+                ..beside
+            })
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::desired::claims::ClaimSizes;
 use crate::desired::config;
 use crate::ids::Voters;
-use crate::observation::{ObserversObservation, StatefulSetObservation};
+use crate::observation::{FailingContainer, ObserversObservation, StatefulSetObservation};
 use crate::plan::{Plan, plan};
 use crate::validate::example;
 
@@ -33,6 +33,7 @@ fn pod(name: &str, ordinal: u16, revision: &Revision, role: MemberRole) -> PodOb
         controller: None,
         silent_since: None,
         terminating: false,
+        failing_container: None,
         state: PodState::Running,
         ready: true,
         unready_since: None,
@@ -333,4 +334,67 @@ fn another_number_of_observers_changes_only_their_stateful_set() {
     assert_eq!(set.unwrap().body["spec"]["replicas"], 0);
     world.observation.observers = ObserversObservation::default();
     assert!(world.plan().objects.iter().all(|o| o.name != "zk-observer"));
+}
+
+/// The container with the probes does not run, so the pod is not ready.
+fn break_probes(pod: &mut PodObservation) {
+    pod.ready = false;
+    pod.failing_container = Some(FailingContainer {
+        name: "probes".to_owned(),
+        reason: "CrashLoopBackOff".to_owned(),
+        message: "port in use".to_owned(),
+    });
+}
+
+#[test]
+fn a_failing_container_beside_a_server_does_not_free_it_for_a_restart() {
+    // One of three voters is away; the others elect a leader, for which both are needed.
+    let mut world = World::new().observers_done();
+    let [broken, other, gone] = world.observation.pods.as_mut_slice() else {
+        panic!("three voters");
+    };
+    break_probes(broken);
+    away(gone, 10_000);
+    for looking in [broken, other] {
+        looking.server = ServerReport::Looking;
+    }
+    assert_eq!(world.restarts(), None);
+    // While it serves, it restarts in its turn, with a majority beside it.
+    let mut world = World::new().observers_done();
+    break_probes(&mut world.observation.pods[0]);
+    assert_eq!(world.restarts().as_deref(), Some("zk-0"));
+    away(&mut world.observation.pods[1], 10);
+    assert_eq!(world.restarts(), None);
+}
+
+#[test]
+fn a_failing_container_in_an_updated_pod_stops_the_roll_and_is_named() {
+    let mut world = World::new().observers_done();
+    let voter = &mut world.observation.pods[0];
+    World::restarted(voter);
+    break_probes(voter);
+    let observer = &mut World::new();
+    World::restarted(observer.observer(0));
+    break_probes(observer.observer(0));
+    for (world, pod) in [(&mut world, "zk-0"), (observer, "zk-observer-0")] {
+        let plan = world.plan();
+        assert_eq!(plan.step, None);
+        assert_eq!(plan.report.phase, Phase::Blocked);
+        let trouble = plan.report.trouble.unwrap();
+        assert_eq!(trouble.reason, Reason::ContainerFailing);
+        for word in ["probes", pod, "CrashLoopBackOff (port in use)"] {
+            assert!(trouble.message.contains(word), "{}", trouble.message);
+        }
+    }
+}
+
+#[test]
+fn a_failing_container_is_told_while_every_member_serves() {
+    let mut world = World::new().observers_done();
+    world.observation.pods.iter_mut().for_each(World::restarted);
+    assert_eq!(world.plan().report.trouble, None);
+    break_probes(&mut world.observation.pods[1]);
+    let report = world.plan().report;
+    assert_eq!(report.phase, Phase::Ready);
+    assert_eq!(report.trouble.unwrap().reason, Reason::ContainerFailing);
 }

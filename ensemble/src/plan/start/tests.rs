@@ -87,6 +87,7 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
         terminating: false,
         controller: controller.map(str::to_owned),
         silent_since: None,
+        failing_container: None,
         state: PodState::Running,
         ready: true,
         unready_since: None,

@@ -28,6 +28,7 @@ impl World {
             silent_since: (self.muted.as_ref().or(self.cut_off.get(ordinal)))
                 .map(|at| Timestamp::from_second(*at).unwrap()),
             terminating: false,
+            failing_container: None,
             state: if self.homeless.contains(ordinal) {
                 PodState::Failing {
                     reason: "Unschedulable".to_owned(),
