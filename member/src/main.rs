@@ -2,8 +2,8 @@
 //!
 //! `bellwether-member prepare` is the init container: it checks that the volume belongs to this
 //! member, writes `myid`, puts the configuration of the pod's revision in place and decides whether
-//! the member may bootstrap with an empty disk. `bellwether-member serve` answers the kubelet's probes
-//! over HTTP, in a container beside ZooKeeper's; `bellwether-member probe live|ready` asks once.
+//! the member may bootstrap with an empty disk. `bellwether-member serve` answers the kubelet's readiness
+//! probe over HTTP, in a container beside ZooKeeper's; `bellwether-member probe ready` asks once.
 //!
 //! Decisions are pure functions ([`identity`], [`ownership`], [`bootstrap`]); [`prepare`] does the
 //! reading and writing around them. No content of any file makes the program panic: a file that it
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Command::Prepare(directories)) => run_prepare(&directories),
-        Ok(Command::Probe(kind, port)) => match probe::ask(kind, port) {
+        Ok(Command::Probe(port)) => match probe::ask(port) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 // Kubernetes shows what a probe prints on standard output.

@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use crate::probe::Kind;
-
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
                                  [--datalog DIR] [--termination-log FILE]
-       bellwether-member probe live|ready [--port PORT]
+       bellwether-member probe ready [--port PORT]
        bellwether-member serve [--listen PORT] [--port PORT] [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
@@ -67,8 +65,8 @@ pub(crate) enum Command {
     Version,
     /// Prepare the volumes.
     Prepare(Directories),
-    /// Probe the server on this port of the loopback interface.
-    Probe(Kind, u16),
+    /// Ask the server on this port of the loopback interface whether it is ready.
+    Probe(u16),
     /// Answer probes over HTTP.
     Serve {
         /// The port to listen on.
@@ -88,10 +86,9 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, String> {
         ["--help" | "-h" | "help", ..] => Ok(Command::Help),
         ["--version" | "-V", ..] => Ok(Command::Version),
         ["prepare", flags @ ..] => directories(flags).map(Command::Prepare),
-        ["probe", "live", flags @ ..] => Ok(Command::Probe(Kind::Live, port(flags)?)),
-        ["probe", "ready", flags @ ..] => Ok(Command::Probe(Kind::Ready, port(flags)?)),
+        ["probe", "ready", flags @ ..] => Ok(Command::Probe(port(flags)?)),
         ["serve", flags @ ..] => serve(flags),
-        ["probe", ..] => Err("a probe is either \"live\" or \"ready\"".to_owned()),
+        ["probe", ..] => Err("the only probe is \"ready\"".to_owned()),
         [other, ..] => Err(format!("there is no command {other:?}")),
     }
 }
@@ -196,15 +193,9 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_has_a_kind_and_a_port() {
-        assert_eq!(
-            parse_line("probe live"),
-            Ok(Command::Probe(Kind::Live, 2181))
-        );
-        assert_eq!(
-            parse_line("probe ready --port 99"),
-            Ok(Command::Probe(Kind::Ready, 99))
-        );
+    fn a_probe_has_a_name_and_a_port() {
+        assert_eq!(parse_line("probe ready"), Ok(Command::Probe(2181)));
+        assert_eq!(parse_line("probe ready --port 99"), Ok(Command::Probe(99)));
     }
 
     #[test]
@@ -215,7 +206,8 @@ mod tests {
             "prepare --dta x",
             "probe",
             "probe well",
-            "probe live --port 65536",
+            "probe live",
+            "probe ready --port 65536",
             "probe ready --host x",
             "sing",
         ] {

@@ -2,23 +2,34 @@
 //!
 //! A probe that starts a program in a container costs the node many times more than the question
 //! itself, and every member is asked all the time; one small server answers for next to nothing.
+//!
+//! Any pod may reach this port, and the kubelet's probe has to be answered all the same. So one thread
+//! waits for all clients, keeps a fixed number of them ([`clients`]), and never waits for one; and
+//! clients that ask the same at the same time share one question to the server.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+mod clients;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::low_level::pipe;
 
 use crate::options::Volumes;
-use crate::probe::{self, Kind};
-use crate::volumes;
+use crate::{probe, volumes};
+use clients::Clients;
 
-/// How long a client may take to send its request.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest first line of a request that is read.
-const LONGEST_LINE: u64 = 1024;
+/// How many clients are taken before those that are there are looked after again.
+const ACCEPTED_AT_ONCE: usize = 64;
+/// How long to wait when the system has no room for another connection.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is asked about.
 #[derive(Clone, Debug)]
@@ -28,24 +39,44 @@ struct Member {
     volumes: Volumes,
 }
 
-/// What a request asks.
+/// A question that takes time to answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Question {
-    Probe(Kind),
+    /// Does the server serve clients?
+    Ready,
+    /// What is on the volumes?
     Volumes,
 }
 
-/// Answers `GET /live`, `GET /ready` and `GET /volumes` on the port `listen` about the server on the
-/// port `zookeeper` of the loopback interface, until SIGTERM.
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Request {
+    Question(Question),
+    /// Pods that an earlier operator version made have a liveness probe here. ZooKeeper is not to be
+    /// killed for what another container says, so it always succeeds.
+    Live,
+    Unknown,
+}
+
+/// Answers `GET /ready` and `GET /volumes` on the port `listen` about the server on the port
+/// `zookeeper` of the loopback interface, until SIGTERM.
 pub(crate) fn serve(listen: u16, zookeeper: u16, volumes: Volumes) -> Result<(), String> {
     // The first process of a container does not end by a signal that it does not handle.
-    let mut signals =
-        Signals::new([SIGTERM, SIGINT]).map_err(|e| format!("cannot handle signals: {e}"))?;
-    let listener = bind(listen).map_err(|e| format!("cannot listen on port {listen}: {e}"))?;
-    let member = Member { zookeeper, volumes };
-    thread::spawn(move || accept(&listener, &member));
-    let _ = signals.forever().next();
-    Ok(())
+    let stop = stop_signals().map_err(|e| format!("cannot handle signals: {e}"))?;
+    let failed = |e| format!("cannot listen on port {listen}: {e}");
+    let listener = bind(listen).map_err(failed)?;
+    let server = Server::new(listener, Member { zookeeper, volumes }).map_err(failed)?;
+    server
+        .run(&stop)
+        .map_err(|e| format!("cannot wait for requests: {e}"))
+}
+
+/// A socket that a byte arrives on when the program is to end.
+fn stop_signals() -> std::io::Result<UnixStream> {
+    let (stop, signal) = UnixStream::pair()?;
+    pipe::register(SIGTERM, signal.try_clone()?)?;
+    pipe::register(SIGINT, signal)?;
+    Ok(stop)
 }
 
 /// On every address of the pod, whichever family it has.
@@ -54,118 +85,174 @@ fn bind(port: u16) -> std::io::Result<TcpListener> {
         .or_else(|_| TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))))
 }
 
-fn accept(listener: &TcpListener, member: &Member) {
-    for stream in listener.incoming().flatten() {
-        let member = member.clone();
-        thread::spawn(move || {
-            // A client that goes away has no use for an error.
-            let _ = answer(stream, &member);
+/// A thread that answers one question for every client that waits for it.
+#[derive(Debug)]
+struct Worker {
+    question: Question,
+    order: Sender<()>,
+    busy: bool,
+}
+
+#[derive(Debug)]
+struct Server {
+    listener: TcpListener,
+    clients: Clients,
+    workers: [Worker; 2],
+    answers: Receiver<(Question, Vec<u8>)>,
+    /// A byte arrives when a worker has answered.
+    wake: UnixStream,
+}
+
+impl Server {
+    fn new(listener: TcpListener, member: Member) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let (wake, waker) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
+        let (sender, answers) = channel();
+        let waker = Arc::new(waker);
+        let worker = |question| {
+            let (order, orders) = channel::<()>();
+            let (member, sender, waker) = (member.clone(), sender.clone(), waker.clone());
+            thread::spawn(move || {
+                for () in orders {
+                    if sender.send((question, answer(question, &member))).is_err() {
+                        return;
+                    }
+                    let _ = (&*waker).write_all(&[0]);
+                }
+            });
+            Worker {
+                question,
+                order,
+                busy: false,
+            }
+        };
+        Ok(Self {
+            listener,
+            clients: Clients::default(),
+            workers: [Question::Ready, Question::Volumes].map(worker),
+            answers,
+            wake,
+        })
+    }
+
+    fn run(mut self, stop: &UnixStream) -> std::io::Result<()> {
+        loop {
+            if self.wait(stop)? {
+                return Ok(());
+            }
+            self.take_answers();
+            self.clients.drop_late(Instant::now());
+            self.clients.read();
+            self.ask();
+            self.accept();
+        }
+    }
+
+    /// Waits until there is something to do; whether that is to stop.
+    fn wait(&self, stop: &UnixStream) -> std::io::Result<bool> {
+        let own = [stop.as_fd(), self.wake.as_fd(), self.listener.as_fd()];
+        let mut watched: Vec<PollFd<'_>> = own
+            .into_iter()
+            .chain(self.clients.reading())
+            .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN))
+            .collect();
+        let now = Instant::now();
+        let left = self
+            .clients
+            .deadline()
+            .map(|d| d.saturating_duration_since(now));
+        let left = left.map(|left| Timespec {
+            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: left.subsec_nanos().into(),
         });
+        match poll(&mut watched, left.as_ref()) {
+            Ok(_) => Ok(watched.first().is_some_and(|s| !s.revents().is_empty())),
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn take_answers(&mut self) {
+        let mut bytes = [0; 16];
+        while matches!(self.wake.read(&mut bytes), Ok(n) if n > 0) {}
+        while let Ok((question, text)) = self.answers.try_recv() {
+            for worker in &mut self.workers {
+                worker.busy &= worker.question != question;
+            }
+            self.clients.answer(question, &text);
+        }
+    }
+
+    /// Has every question answered that a client waits for.
+    fn ask(&mut self) {
+        for worker in &mut self.workers {
+            if !worker.busy && self.clients.wait_for(worker.question) {
+                worker.busy = worker.order.send(()).is_ok();
+            }
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            match self.listener.accept() {
+                Ok((stream, from)) => self.clients.admit(stream, from.ip()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // The client went away before it was accepted.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return thread::sleep(PAUSE),
+            }
+        }
     }
 }
 
-fn answer(mut stream: TcpStream, member: &Member) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(LONGEST_LINE)).read_line(&mut line)?;
-    let (status, kind, text) = reply(asked(&line), member);
-    write!(
-        stream,
+/// The answer to a question, with its HTTP head.
+fn answer(question: Question, member: &Member) -> Vec<u8> {
+    match question {
+        Question::Ready => {
+            let answer = probe::ask(member.zookeeper);
+            response(TEXT, answer.map(|()| "ok".to_owned()))
+        }
+        Question::Volumes => {
+            let Volumes { data, datalog } = &member.volumes;
+            response("application/json", volumes::report(data, datalog))
+        }
+    }
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+fn response(kind: &str, answer: Result<String, String>) -> Vec<u8> {
+    match answer {
+        Ok(text) => render("200 OK", kind, &text),
+        Err(why) => render("503 Service Unavailable", TEXT, &why),
+    }
+}
+
+fn render(status: &str, kind: &str, text: &str) -> Vec<u8> {
+    format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
         text.len()
     )
+    .into_bytes()
 }
 
-/// Status, content type and text of the answer.
-fn reply(question: Option<Question>, member: &Member) -> (&'static str, &'static str, String) {
-    const TEXT: &str = "text/plain; charset=utf-8";
-    let (kind, answer) = match question {
-        Some(Question::Probe(kind)) => {
-            let answer = probe::ask(kind, member.zookeeper);
-            (TEXT, answer.map(|()| "ok".to_owned()))
-        }
-        Some(Question::Volumes) => {
-            let Volumes { data, datalog } = &member.volumes;
-            ("application/json", volumes::report(data, datalog))
-        }
-        None => {
-            let text = "ask for /live, /ready or /volumes".to_owned();
-            return ("404 Not Found", TEXT, text);
-        }
-    };
-    match answer {
-        Ok(text) => ("200 OK", kind, text),
-        Err(why) => ("503 Service Unavailable", TEXT, why),
-    }
-}
-
-/// What the first line of a request asks.
-fn asked(line: &str) -> Option<Question> {
+/// What a request asks for, by its first line.
+fn asked(head: &[u8]) -> Request {
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
     let mut words = line.split_ascii_whitespace();
-    let method = words.next()?;
-    let path = words.next()?.split('?').next()?;
+    let (method, target) = (words.next(), words.next());
+    let path = target.and_then(|t| t.split('?').next());
     match (method, path) {
-        ("GET" | "HEAD", "/live") => Some(Question::Probe(Kind::Live)),
-        ("GET" | "HEAD", "/ready") => Some(Question::Probe(Kind::Ready)),
-        ("GET" | "HEAD", "/volumes") => Some(Question::Volumes),
-        _ => None,
+        (Some("GET" | "HEAD"), Some("/ready")) => Request::Question(Question::Ready),
+        (Some("GET" | "HEAD"), Some("/volumes")) => Request::Question(Question::Volumes),
+        (Some("GET" | "HEAD"), Some("/live")) => Request::Live,
+        _ => Request::Unknown,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_three_questions_are_answered() {
-        let probe = |kind| Some(Question::Probe(kind));
-        assert_eq!(asked("GET /live HTTP/1.1\r\n"), probe(Kind::Live));
-        assert_eq!(asked("GET /ready?x=1 HTTP/1.1\r\n"), probe(Kind::Ready));
-        assert_eq!(asked("GET /volumes HTTP/1.0\r\n"), Some(Question::Volumes));
-        for line in [
-            "",
-            "GET",
-            "GET /",
-            "POST /live HTTP/1.1",
-            "\u{0}\u{7f} /live",
-        ] {
-            assert_eq!(asked(line), None, "{line:?}");
-        }
-    }
-
-    /// The answer to a request for this path, where no ZooKeeper runs.
-    fn get(path: &str) -> String {
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let zookeeper = free.local_addr().unwrap().port();
-        drop(free);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let volumes = Volumes {
-            data: std::env::temp_dir(),
-            datalog: "/nonexistent".into(),
-        };
-        let member = Member { zookeeper, volumes };
-        thread::spawn(move || accept(&listener, &member));
-        let mut stream = TcpStream::connect(address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\n\r\n").unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    #[test]
-    fn a_server_that_is_not_there_makes_the_probe_fail_with_a_reason() {
-        let text = get("/ready");
-        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
-        assert!(text.contains("cannot connect"), "{text}");
-    }
-
-    #[test]
-    fn the_volumes_are_reported_whether_the_server_runs_or_not() {
-        let text = get("/volumes");
-        assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
-        assert!(text.contains(r#""database":false"#), "{text}");
-    }
-}
+mod tests;

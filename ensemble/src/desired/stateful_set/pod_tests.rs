@@ -1,0 +1,52 @@
+//! What the containers of a pod may do, and what the kubelet asks them.
+
+use bellwether_api::ZooKeeperEnsembleSpec;
+
+use super::*;
+use crate::desired::{config, observers};
+use crate::ids::Voters;
+use crate::validate::example;
+
+/// The pods of voters and of observers.
+fn pods() -> [Value; 2] {
+    let spec = ZooKeeperEnsembleSpec {
+        replicas: 3,
+        ..Default::default()
+    };
+    let ensemble = example(spec);
+    let revision = config::render(&ensemble, &Voters::first(3, 0), None).revision;
+    let sizes = ClaimSizes::wanted(&ensemble);
+    let inputs = inputs_hash(&ensemble, &revision, sizes);
+    [
+        stateful_set(&ensemble, &revision, &inputs, 3, sizes),
+        observers::stateful_set(&ensemble, &revision, 2, sizes),
+    ]
+    .map(|mut set| set.body["spec"]["template"]["spec"].take())
+}
+
+fn all<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
+    pod[list].as_array().unwrap()
+}
+
+fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+    let mut containers = all(pod, "containers").iter();
+    containers.find(|c| c["name"] == name).unwrap()
+}
+
+#[test]
+fn zookeeper_is_killed_only_for_what_its_own_port_does() {
+    for pod in pods() {
+        let zookeeper = container(&pod, CONTAINER);
+        let ports = all(zookeeper, "ports");
+        let client = ports.iter().find(|p| p["name"] == "client").unwrap();
+        assert_eq!(client["containerPort"], CLIENT_PORT);
+        for probe in ["startupProbe", "livenessProbe"] {
+            let port = json!({ "port": "client" });
+            assert_eq!(zookeeper[probe]["tcpSocket"], port, "{probe}");
+            assert_eq!(zookeeper[probe]["httpGet"], Value::Null, "{probe}");
+        }
+        assert_eq!(zookeeper["readinessProbe"]["httpGet"]["port"], PROBE_PORT);
+        // A container without probes is restarted only when its program ends.
+        assert_eq!(container(&pod, "probes")["livenessProbe"], Value::Null);
+    }
+}

@@ -1,0 +1,151 @@
+//! The clients that are being served: a fixed number, each for a limited time.
+
+use std::cmp::Reverse;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use super::{Question, Request, TEXT, asked, render};
+
+/// How many clients are served at once.
+pub(super) const MOST: usize = 64;
+/// How long a client is served in all, from its first byte to the answer: as long as the kubelet
+/// waits for its readiness probe.
+pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest request that is read; the kubelet's has about 150 bytes, and a proxy adds some lines.
+const LONGEST_REQUEST: usize = 8 * 1024;
+
+/// One client.
+#[derive(Debug)]
+struct Client {
+    stream: TcpStream,
+    from: IpAddr,
+    until: Instant,
+    head: Vec<u8>,
+    /// What it asked; `None` until its request is complete.
+    question: Option<Question>,
+}
+
+/// The clients, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Clients(Vec<Client>);
+
+impl Clients {
+    /// Takes a client. If there are too many, the oldest of the address that has most of them goes, so
+    /// that nobody takes the place of others by coming often.
+    pub(super) fn admit(&mut self, stream: TcpStream, from: IpAddr) {
+        if stream.set_nonblocking(true).is_err() {
+            return;
+        }
+        self.0.push(Client {
+            stream,
+            from: from.to_canonical(),
+            until: Instant::now() + PATIENCE,
+            head: Vec::new(),
+            question: None,
+        });
+        if self.0.len() > MOST
+            && let Some(place) = self.crowding()
+        {
+            self.0.remove(place);
+        }
+    }
+
+    /// The place of the oldest client of the address that has most of them.
+    fn crowding(&self) -> Option<usize> {
+        let of = |from| self.0.iter().filter(|c| c.from == from).count();
+        let places = self.0.iter().enumerate();
+        let place = places.max_by_key(|(place, c)| (of(c.from), Reverse(*place)));
+        place.map(|(place, _)| place)
+    }
+
+    /// Those whose request is not complete.
+    pub(super) fn reading(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let reading = self.0.iter().filter(|c| c.question.is_none());
+        reading.map(|c| c.stream.as_fd())
+    }
+
+    /// When the time of the first of them is over.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.0.first().map(|c| c.until)
+    }
+
+    /// Drops those whose time is over.
+    pub(super) fn drop_late(&mut self, now: Instant) {
+        self.0.retain(|c| c.until > now);
+    }
+
+    /// Reads what has arrived. Drops those that sent too much or went away, and those that ask for
+    /// something that can be answered at once.
+    pub(super) fn read(&mut self) {
+        self.0.retain_mut(|client| {
+            if client.question.is_some() {
+                return true;
+            }
+            let is_complete = match client.receive() {
+                Ok(is_complete) => is_complete,
+                Err(_) => return false,
+            };
+            if !is_complete {
+                return true;
+            }
+            match asked(&client.head) {
+                Request::Question(question) => client.question = Some(question),
+                Request::Live => client.send(&render("200 OK", TEXT, "ok")),
+                Request::Unknown => {
+                    let text = "ask for /ready or /volumes";
+                    client.send(&render("404 Not Found", TEXT, text));
+                }
+            }
+            client.question.is_some()
+        });
+    }
+
+    /// Whether a client waits for the answer to this question.
+    pub(super) fn wait_for(&self, question: Question) -> bool {
+        self.0.iter().any(|c| c.question == Some(question))
+    }
+
+    /// Answers all who asked this.
+    pub(super) fn answer(&mut self, question: Question, text: &[u8]) {
+        self.0.retain_mut(|client| {
+            let asks = client.question == Some(question);
+            if asks {
+                client.send(text);
+            }
+            !asks
+        });
+    }
+}
+
+impl Client {
+    /// Reads what has arrived; whether the request is complete.
+    fn receive(&mut self) -> std::io::Result<bool> {
+        let mut buffer = [0; 1024];
+        loop {
+            match self.stream.read(&mut buffer) {
+                // It will send no more, and may still wait for an answer.
+                Ok(0) if !self.head.is_empty() => return Ok(true),
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.head.extend(buffer.iter().take(n)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            let ends = |end: &[u8]| self.head.windows(end.len()).any(|bytes| bytes == end);
+            if ends(b"\r\n\r\n") || ends(b"\n\n") {
+                return Ok(true);
+            }
+            if self.head.len() > LONGEST_REQUEST {
+                return Err(ErrorKind::InvalidData.into());
+            }
+        }
+    }
+
+    /// An answer is shorter than what the system takes at once. A client that goes away has no use for
+    /// an error.
+    fn send(&mut self, text: &[u8]) {
+        let _ = self.stream.write_all(text);
+    }
+}
