@@ -27,6 +27,10 @@ pub const CONTAINER: &str = "zookeeper";
 /// The name of the init container that prepares the volume.
 pub const PREPARE_CONTAINER: &str = "prepare";
 
+/// The most memory that the member program may take. It needs 2 MiB, also while 200 clients keep it
+/// busy; the rest is for the container runtime.
+const MEMBER_MEMORY: &str = "64Mi";
+
 /// Runs the server, and ends it at once when its pod is deleted.
 ///
 /// A server does nothing to leave its quorum in order: on SIGTERM the virtual machine stops every
@@ -229,6 +233,9 @@ fn pod_annotations(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
 
 fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     let pod = &ensemble.pod;
+    // The server writes next to nothing there. JVM options of the user may: a dump of the heap, logs of
+    // the garbage collector. The kubelet evicts a pod that takes more.
+    let scratch = format!("{}Mi", ensemble.heap_mib + 1024);
     let mut spec = json!({
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
@@ -248,9 +255,9 @@ fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
                 "name": "bootstrap",
                 "configMap": { "name": bootstrap_config_map(&ensemble.name), "optional": true },
             },
-            { "name": "conf", "emptyDir": {} },
-            { "name": "tmp", "emptyDir": {} },
-            { "name": "logs", "emptyDir": {} },
+            { "name": "conf", "emptyDir": { "sizeLimit": "16Mi" } },
+            { "name": "tmp", "emptyDir": { "sizeLimit": scratch } },
+            { "name": "logs", "emptyDir": { "sizeLimit": scratch } },
         ],
     });
     let mut set = |key: &str, value: Value| spec[key] = value;
@@ -321,7 +328,7 @@ fn prepare(ensemble: &ValidEnsemble) -> Value {
             { "name": "ENSEMBLE", "value": format!("{}/{}", ensemble.namespace, ensemble.name) },
             { "name": "ID_OFFSET", "value": ensemble.id_offset.to_string() },
         ],
-        "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+        "resources": member_resources("10m"),
         "securityContext": restricted(),
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [
@@ -330,6 +337,15 @@ fn prepare(ensemble: &ValidEnsemble) -> Value {
             { "name": "conf", "mountPath": "/conf" },
             { "name": "data", "mountPath": "/data" },
         ],
+    })
+}
+
+/// What a container with the member program gets. No limit of processor time: it would only make a
+/// readiness probe late.
+fn member_resources(cpu: &str) -> Value {
+    json!({
+        "requests": { "cpu": cpu, "memory": "8Mi" },
+        "limits": { "memory": MEMBER_MEMORY },
     })
 }
 
@@ -342,7 +358,7 @@ fn probes(ensemble: &ValidEnsemble) -> Value {
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bellwether-member", "serve"],
         "ports": [{ "name": "probes", "containerPort": PROBE_PORT }],
-        "resources": { "requests": { "cpu": "5m", "memory": "8Mi" } },
+        "resources": member_resources("5m"),
         "securityContext": restricted(),
         // It reports how full the volume is, and what is on it.
         "volumeMounts": [{ "name": "data", "mountPath": "/data", "readOnly": true }],
@@ -373,6 +389,8 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         "env": [
             { "name": "ZOOCFGDIR", "value": "/conf" },
             { "name": "ZOO_LOG_DIR", "value": "/logs" },
+            // Otherwise `zkServer.sh` opens JMX on a random port of every address, without a password.
+            { "name": "JMXDISABLE", "value": "true" },
             { "name": "ZK_SERVER_HEAP", "value": ensemble.heap_mib.to_string() },
             { "name": "SERVER_JVMFLAGS", "value": jvm.join(" ") },
         ],

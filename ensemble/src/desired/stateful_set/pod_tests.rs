@@ -1,5 +1,7 @@
 //! What the containers of a pod may do, and what the kubelet asks them.
 
+use std::collections::BTreeMap;
+
 use bellwether_api::ZooKeeperEnsembleSpec;
 
 use super::*;
@@ -48,5 +50,39 @@ fn zookeeper_is_killed_only_for_what_its_own_port_does() {
         assert_eq!(zookeeper["readinessProbe"]["httpGet"]["port"], PROBE_PORT);
         // A container without probes is restarted only when its program ends.
         assert_eq!(container(&pod, "probes")["livenessProbe"], Value::Null);
+    }
+}
+
+#[test]
+fn no_port_is_open_for_jmx() {
+    for pod in pods() {
+        let environment = all(container(&pod, CONTAINER), "env");
+        let jmx: BTreeMap<_, _> = environment
+            .iter()
+            .map(|v| (v["name"].as_str().unwrap(), &v["value"]))
+            .filter(|(name, _)| name.starts_with("JMX"))
+            .collect();
+        assert_eq!(jmx, BTreeMap::from([("JMXDISABLE", &json!("true"))]));
+    }
+}
+
+#[test]
+fn side_containers_and_scratch_volumes_are_limited() {
+    for pod in pods() {
+        let members = [&all(&pod, "initContainers")[0], container(&pod, "probes")];
+        for container in members {
+            let resources = &container["resources"];
+            assert_eq!(resources["limits"]["memory"], MEMBER_MEMORY);
+            assert_eq!(resources["limits"]["cpu"], Value::Null);
+            assert_eq!(resources["requests"]["memory"], "8Mi");
+        }
+        let volumes = all(&pod, "volumes").iter();
+        let scratch: Vec<_> = volumes.filter_map(|v| v.get("emptyDir")).collect();
+        assert_eq!(scratch.len(), 3);
+        for volume in scratch {
+            let size = volume["sizeLimit"].as_str().unwrap();
+            let size = crate::quantity::bytes(&Quantity(size.to_owned())).unwrap();
+            assert!((16 << 20..8 << 30).contains(&size), "{volume}");
+        }
     }
 }
