@@ -136,10 +136,10 @@ pub struct ZooKeeperEnsembleSpec {
     pub observers: Option<Observers>,
 
     /// The ZooKeeper version, which is also the tag of the official image. Default: 3.9.5. Releases
-    /// that may lose data are refused; those with known vulnerabilities are told in the condition
+    /// that may lose data are refused; those with other known flaws are told in the condition
     /// `VersionRecommended`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self.matches('^3[.](8|9)[.][0-9]+$')")
+    #[x_kube(validation = Rule::new("self.matches('^3[.](8|9)[.](0|[1-9][0-9]*)$')")
         .message("version must be a ZooKeeper release 3.8.x or 3.9.x, such as 3.9.5"),
         validation = Rule::new(versions::version_rule()).message(Message::Expression(versions::version_message())))]
     #[schemars(length(max = 32))]

@@ -313,6 +313,10 @@ fn validate_replicas(replicas: i32, problems: &mut Problems) -> u16 {
     u16::try_from(replicas).unwrap_or(0)
 }
 
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
 fn validate_image(
     image: Option<&str>,
     version: Option<&str>,
@@ -320,7 +324,7 @@ fn validate_image(
 ) -> (String, String) {
     let of_a_line = |v: &&str| {
         let patch = v.strip_prefix("3.8.").or_else(|| v.strip_prefix("3.9."));
-        patch.is_some_and(|p| !p.is_empty() && p.chars().all(|c| c.is_ascii_digit()))
+        patch.is_some_and(|p| p == "0" || !p.starts_with('0') && is_number(p))
     };
     let of_version = version.filter(of_a_line);
     if let (Some(v), None) = (version, of_version) {

@@ -44,17 +44,19 @@ fn ensemble(ensemble: &ZooKeeperEnsemble) -> Vec<Problem> {
             .map(|p| Problem::error(Source::Operator, path_of(&p.field), p.problem))
             .collect(),
         Ok(valid) => {
-            let flaw = valid.release.as_deref().and_then(versions::flaw);
+            let release = valid.release.as_deref();
+            let flaw = release.and_then(versions::flaw).map(versions::sentence);
+            let not_known = release.and_then(versions::not_known);
             let field = if ensemble.spec.image.is_some() {
                 "spec.image"
             } else {
                 "spec.version"
             };
-            let warning = |flaw| Problem {
+            let warning = |text| Problem {
                 severity: Severity::Warning,
-                ..Problem::error(Source::Operator, Path::of(field), versions::sentence(flaw))
+                ..Problem::error(Source::Operator, Path::of(field), text)
             };
-            flaw.map(warning).into_iter().collect()
+            flaw.into_iter().chain(not_known).map(warning).collect()
         }
     }
 }

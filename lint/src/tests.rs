@@ -212,16 +212,24 @@ fn a_finding_has_a_place_a_field_and_a_sentence() {
 #[test]
 fn what_the_operator_warns_of_is_a_warning() {
     let linter = Linter::new().unwrap();
-    let text = "apiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: ZooKeeperEnsemble\n\
-                metadata:\n  name: main\nspec:\n  replicas: 3\n  version: 3.9.4\n";
-    let report = linter.check(text, &Existing::default());
-    let found: Vec<_> = report
-        .findings
-        .iter()
-        .map(|f| (f.severity, f.field.as_str()))
-        .collect();
-    assert_eq!(found, [(Severity::Warning, "spec.version")]);
-    assert!(report.findings[0].message.contains("CVE-2026-24281"));
+    for (version, told) in [
+        ("3.9.4", "CVE-2026-24281"),
+        ("3.8.6", "ZOOKEEPER-4712"),
+        ("3.9.77", "check that the release exists"),
+    ] {
+        let text = format!(
+            "apiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: ZooKeeperEnsemble\n\
+             metadata:\n  name: main\nspec:\n  replicas: 3\n  version: {version}\n"
+        );
+        let report = linter.check(&text, &Existing::default());
+        let found: Vec<_> = report
+            .findings
+            .iter()
+            .map(|f| (f.severity, f.field.as_str()))
+            .collect();
+        assert_eq!(found, [(Severity::Warning, "spec.version")], "{version}");
+        assert!(report.findings[0].message.contains(told), "{version}");
+    }
 }
 
 /// As a real API server does it: a null where one may be is nothing for the rules; where none may be,

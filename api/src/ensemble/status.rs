@@ -237,7 +237,7 @@ pub enum ConditionType {
     /// Something is wrong that a person should know. Of several, the gravest gives the reason; the message
     /// tells of the others too.
     Degraded,
-    /// The ZooKeeper release has no known vulnerability and loses nothing.
+    /// The ZooKeeper release has no known vulnerability or other flaw.
     VersionRecommended,
     /// Nothing goes on before a person does something. Present only while that is so, which is how tools
     /// that follow kstatus tell a failure from work under way.

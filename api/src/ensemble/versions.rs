@@ -15,9 +15,16 @@ pub struct Flaw {
     pub refused: bool,
 }
 
-/// The flaws that are known. ZOOKEEPER-4925 is in 3.9.3 alone; ZOOKEEPER-4785 was repaired in 3.8.5
-/// and 3.9.2; the two vulnerabilities in 3.8.6 and 3.9.5.
+/// The newest release of each line that this version of Bellwether was checked against.
+pub const NEWEST: &[(&str, u16)] = &[("3.8", 6), ("3.9", 5)];
+
+/// The flaws that are known, of each line the worst first.
+///
+/// The sources are the history of the release tags (`git log release-X.Y.Z`), which says in which
+/// releases a repair is, and ZooKeeper's security page, which says in which ones a vulnerability is.
 pub const FLAWS: &[Flaw] = &[
+    // The repair (685048a7b) is in release-3.9.4. What it repairs came with ZOOKEEPER-4394 (5a2b99b5b),
+    // which is in release-3.9.3 and in no release of 3.8.
     Flaw {
         line: "3.9",
         patches: (3, 3),
@@ -25,13 +32,15 @@ pub const FLAWS: &[Flaw] = &[
         instead: "3.9.5",
         refused: true,
     },
+    // The repair (34f292924) is in release-3.8.5 and not in release-3.8.4.
     Flaw {
         line: "3.8",
         patches: (0, 4),
         problem: "may lose a transaction when a member syncs with the leader (ZOOKEEPER-4785)",
-        instead: "3.8.6",
+        instead: "3.9.5",
         refused: true,
     },
+    // The repair (4a49d4587) is in release-3.9.2 and not in release-3.9.1.
     Flaw {
         line: "3.9",
         patches: (0, 1),
@@ -39,16 +48,44 @@ pub const FLAWS: &[Flaw] = &[
         instead: "3.9.5",
         refused: true,
     },
+    // The repair (4d3723581) is in release-3.9.3, and neither in release-3.8.6 nor in branch-3.8. There
+    // `Learner.shutdown` calls `shutdown(boolean)`, and `LearnerZooKeeperServer` overrides `shutdown()`
+    // alone, so the thread that writes the log goes on while the database is brought up to the log. It is
+    // told and not refused: no release of 3.8 is without it, and to refuse all of them would keep an
+    // ensemble that runs one of them from every other change.
     Flaw {
         line: "3.8",
-        patches: (0, 5),
-        problem: "has known vulnerabilities (CVE-2026-24281, CVE-2026-24308)",
-        instead: "3.8.6",
+        patches: (5, 5),
+        problem: "has known vulnerabilities (CVE-2026-24281, CVE-2026-24308), and a member may hold \
+                  other data than the leader after it lost its leader (ZOOKEEPER-4712, repaired in no \
+                  release of 3.8)",
+        instead: "3.9.5",
         refused: false,
     },
     Flaw {
+        line: "3.8",
+        patches: (6, 6),
+        problem: "has a flaw by which a member may hold other data than the leader after it lost its \
+                  leader (ZOOKEEPER-4712, repaired in no release of 3.8)",
+        instead: "3.9.5",
+        refused: false,
+    },
+    // Here too: the repair is in release-3.9.3 and not in release-3.9.2.
+    Flaw {
         line: "3.9",
-        patches: (0, 4),
+        patches: (2, 2),
+        problem: "has known vulnerabilities (CVE-2024-51504, CVE-2025-58457, CVE-2026-24281, \
+                  CVE-2026-24308), and a member may hold other data than the leader after it lost its \
+                  leader (ZOOKEEPER-4712)",
+        instead: "3.9.5",
+        refused: false,
+    },
+    // By the security page the first two are in 3.8.0 to 3.8.5 and 3.9.0 to 3.9.4, CVE-2025-58457 in
+    // 3.9.0 to 3.9.3, and CVE-2024-51504 in 3.9.0 to 3.9.2. The last two need ZooKeeper's admin server,
+    // which the operator switches off.
+    Flaw {
+        line: "3.9",
+        patches: (4, 4),
         problem: "has known vulnerabilities (CVE-2026-24281, CVE-2026-24308)",
         instead: "3.9.5",
         refused: false,
@@ -79,6 +116,22 @@ pub fn flaw(version: &str) -> Option<&'static Flaw> {
     FLAWS
         .iter()
         .find(|f| f.line == line && (f.patches.0..=f.patches.1).contains(&patch))
+}
+
+/// What to say of a release of a known line that is newer than all that were checked: it may be younger
+/// than this version of Bellwether, or there is none.
+pub fn not_known(version: &str) -> Option<String> {
+    let (line, patch) = version.rsplit_once('.')?;
+    let (_, newest) = NEWEST.iter().find(|(known, _)| *known == line)?;
+    // A number too large for the type is newer too.
+    let newer = patch.bytes().all(|b| b.is_ascii_digit())
+        && patch.parse::<u16>().map_or(true, |patch| patch > *newest);
+    newer.then(|| {
+        format!(
+            "ZooKeeper {version} is newer than this version of Bellwether, which knows {line} up to \
+             {line}.{newest}: check that the release exists and what is said of it"
+        )
+    })
 }
 
 /// The release that an image reference names, if its tag looks like one of the official image:
@@ -175,7 +228,7 @@ mod tests {
             ("3.8.0", Some(true)),
             ("3.8.4", Some(true)),
             ("3.8.5", Some(false)),
-            ("3.8.6", None),
+            ("3.8.6", Some(false)),
             ("3.8.10", None),
             ("3.9.0", Some(true)),
             ("3.9.1", Some(true)),
@@ -196,6 +249,21 @@ mod tests {
             assert_eq!(flaw(version).map(|f| f.refused), refused, "{version}");
         }
         assert!(flaw("3.9.3").is_some_and(|f| f.problem.contains("ZOOKEEPER-4925")));
+        for version in ["3.8.5", "3.8.6", "3.9.2"] {
+            let found = flaw(version).unwrap();
+            assert!(found.problem.contains("ZOOKEEPER-4712"), "{version}");
+            assert_eq!(flaw(found.instead), None, "{version}: {}", found.instead);
+        }
+    }
+
+    #[test]
+    fn a_release_that_is_newer_than_the_table_is_told_and_every_older_one_is_not() {
+        for version in ["3.9.6", "3.9.77", "3.8.7", "3.9.99999999"] {
+            assert!(not_known(version).is_some(), "{version}");
+        }
+        for version in ["3.9.5", "3.9.0", "3.8.6", "3.10.0", "3.9", "3.9.x", ""] {
+            assert_eq!(not_known(version), None, "{version}");
+        }
     }
 
     #[test]

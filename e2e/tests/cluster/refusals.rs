@@ -80,7 +80,7 @@ pub(crate) fn releases_of_zookeeper_that_lose_data_are_refused_and_old_ones_warn
         ),
         (
             json!({ "version": "3.8.4" }),
-            &["ZOOKEEPER-4785", "use 3.8.6"],
+            &["ZOOKEEPER-4785", "use 3.9.5"],
         ),
         (
             json!({ "version": "3.9.1" }),
