@@ -1,6 +1,8 @@
 //! The kind `ZooKeeperEnsemble`: what a user may ask for, and what the operator reports.
 
+mod grammar;
 mod guidance;
+pub mod jvm;
 pub mod settings;
 pub mod status;
 pub mod versions;
@@ -26,6 +28,8 @@ pub const DEFAULT_IMAGE_REPOSITORY: &str = "docker.io/library/zookeeper";
 pub const MAX_REPLICAS: i32 = 13;
 /// The most observers of an ensemble, so that every server id stays within what ZooKeeper takes.
 pub const MAX_OBSERVERS: i32 = 50;
+/// The size of a new file of the transaction log if the spec does not say, in KiB: ZooKeeper's default.
+pub const DEFAULT_PRE_ALLOC_SIZE: i32 = 65_536;
 /// The longest name of an ensemble. The pods' `controller-revision-hash` label, which has the name
 /// of the StatefulSet in it, is limited to 63 characters.
 pub const MAX_NAME_LENGTH: usize = 40;
@@ -112,6 +116,12 @@ pub const MAX_NAME_LENGTH: usize = 40;
         .message("idOffset is immutable: it is part of every member's identity on its volume"),
     validation = Rule::new("(has(self.storage) && has(self.storage.storageClassName) ? self.storage.storageClassName : '') == (has(oldSelf.storage) && has(oldSelf.storage.storageClassName) ? oldSelf.storage.storageClassName : '')")
         .message("storage.storageClassName is immutable: a StatefulSet cannot change its volume claims"),
+    validation = Rule::new(grammar::log_file_rule())
+        .message("the volume of the transaction log must hold one file of config.preAllocSize (by default 65536 KiB): ask for a larger volume, or a smaller preAllocSize")
+        .field_path(".storage"),
+    validation = Rule::new(grammar::heap_rule())
+        .message("pod.resources.limits: memory must hold jvm.heap (by default 512Mi) and 64Mi beside it for the virtual machine, or the kernel kills the server when the heap is full")
+        .field_path(".pod.resources.limits"),
     validation = Rule::new("(has(self.storage) && has(self.storage.transactionLog)) == (has(oldSelf.storage) && has(oldSelf.storage.transactionLog))")
         .message("storage.transactionLog is set when the ensemble is created, or never: a StatefulSet cannot change its volume claims"),
     validation = Rule::new("!(has(self.storage) && has(self.storage.transactionLog)) || !(has(oldSelf.storage) && has(oldSelf.storage.transactionLog)) || (has(self.storage.transactionLog.storageClassName) ? self.storage.transactionLog.storageClassName : '') == (has(oldSelf.storage.transactionLog.storageClassName) ? oldSelf.storage.transactionLog.storageClassName : '')")
@@ -235,7 +245,7 @@ pub struct Storage {
     pub size: Option<Quantity>,
     /// The StorageClass. Default: the cluster's default class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = grammar::NAME))]
     pub storage_class_name: Option<String>,
     /// What becomes of volumes when the ensemble is deleted, and of the volume of a member that
     /// leaves through a smaller `replicas`. Default: Retain.
@@ -260,7 +270,7 @@ pub struct TransactionLog {
     pub size: Option<Quantity>,
     /// The StorageClass. Default: the cluster's default class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = grammar::NAME))]
     pub storage_class_name: Option<String>,
 }
 
@@ -339,6 +349,7 @@ pub struct Config {
         validation = Rule::new(settings::known_rule()).message(Message::Expression(settings::known_message())),
         validation = Rule::new("self.all(k, size(self[k]) <= 1024 && !self[k].contains('\\n') && !self[k].contains('\\r') && !self[k].endsWith('\\\\'))")
             .message("a value in config.additional must be one line of at most 1024 characters that does not end in a backslash"),
+        validation = Rule::new(settings::values::rule()).message(settings::values::SENTENCE),
     )]
     pub additional: BTreeMap<String, String>,
 }
@@ -353,12 +364,18 @@ pub struct Jvm {
         .message("jvm.heap must be a whole number with Mi or Gi, such as 512Mi"))]
     #[schemars(length(max = 16))]
     pub heap: Option<String>,
-    /// Further options of the virtual machine, one each, such as `-XX:+UseG1GC`. Options for the
-    /// heap size and the security properties belong to the operator.
+    /// Further options of the virtual machine, one each, such as `-XX:+UseG1GC`. A property
+    /// `-Dzookeeper.KEY` is judged like the key of `zoo.cfg`: one that the operator owns, that has a field
+    /// of its own or that ZooKeeper does not know is refused. So are options that change the heap, load
+    /// agents or other code, start programs, read further options from a file, or open the server to
+    /// remote management.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 512)))]
-    #[x_kube(validation = Rule::new("self.all(o, o.matches('^-[^ \\t\\n\\r]{1,511}$') && !o.startsWith('-Xmx') && !o.startsWith('-Xms') && !o.startsWith('-Djava.security.properties'))")
-        .message("each of jvm.additionalOptions must start with '-' and hold no white space; -Xmx and -Xms are set through jvm.heap, and java.security.properties belongs to the operator"))]
+    #[x_kube(
+        validation = Rule::new("self.all(o, o.matches('^-[^ \\t\\n\\r]{1,511}$'))").message(jvm::FORM),
+        validation = Rule::new(jvm::refused_rule()).message(Message::Expression(jvm::refused_message())),
+        validation = Rule::new(jvm::known_rule()).message(Message::Expression(jvm::known_message())),
+    )]
     pub additional_options: Vec<String>,
 }
 
@@ -368,19 +385,26 @@ pub struct Jvm {
 pub struct Pod {
     /// Labels added to every pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[x_kube(validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.contains('bellwether.dev/'))")
-        .message("pod.labels must not set app.kubernetes.io/ or bellwether.dev/ labels: the operator selects pods by them"))]
-    #[schemars(extend("maxProperties" = 64))]
+    #[x_kube(
+        validation = Rule::new("self.all(k, !k.startsWith('app.kubernetes.io/') && !k.contains('bellwether.dev/'))")
+            .message("pod.labels must not set app.kubernetes.io/ or bellwether.dev/ labels: the operator selects pods by them"),
+        validation = Rule::new(grammar::keys_rule("k")).message(grammar::KEYS),
+    )]
+    #[schemars(extend("maxProperties" = 64, "additionalProperties" = grammar::label_value()))]
     pub labels: BTreeMap<String, String>,
     /// Annotations added to every pod.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[x_kube(validation = Rule::new("self.all(k, !k.contains('bellwether.dev/'))")
-        .message("pod.annotations must not set bellwether.dev/ annotations: they belong to the operator"))]
+    #[x_kube(
+        validation = Rule::new("self.all(k, !k.contains('bellwether.dev/'))")
+            .message("pod.annotations must not set bellwether.dev/ annotations: they belong to the operator"),
+        validation = Rule::new(grammar::keys_rule("k.lowerAscii()")).message(grammar::KEYS),
+    )]
     #[schemars(extend("maxProperties" = 64))]
     pub annotations: BTreeMap<String, String>,
     /// Requests and limits of the ZooKeeper container. Default: requests of 100m CPU and of memory
     /// one and a half times the heap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new(grammar::requests_rule()).message("pod.resources: a request of cpu or memory must not be more than its limit"))]
     pub resources: Option<ResourceRequirements>,
     /// Taints that the pods tolerate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -390,10 +414,11 @@ pub struct Pod {
     pub affinity: Option<Affinity>,
     /// Labels that a node must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 64))]
+    #[x_kube(validation = Rule::new(grammar::keys_rule("k")).message(grammar::KEYS))]
+    #[schemars(extend("maxProperties" = 64, "additionalProperties" = grammar::label_value()))]
     pub node_selector: BTreeMap<String, String>,
     /// The pods' PriorityClass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = 253), regex(pattern = grammar::NAME))]
     pub priority_class_name: Option<String>,
 }

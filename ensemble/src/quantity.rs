@@ -1,11 +1,38 @@
 //! Sizes as Kubernetes writes them.
 
+use std::cmp::Ordering;
+
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// The size in whole bytes, rounded up; `None` if it is no size, or larger than 2^64 - 1 bytes.
 pub fn bytes(quantity: &Quantity) -> Option<u64> {
     let (number, divisor) = fraction(&quantity.0)?;
     u64::try_from(number.div_ceil(divisor)).ok()
+}
+
+/// What to say of a text that is no amount.
+pub const NONE: &str = "use an amount such as 500m, 2 or 3Gi";
+
+/// Which of two amounts is larger; `None` if one of the texts says none. Either may be negative.
+pub fn compare(a: &str, b: &str) -> Option<Ordering> {
+    let ((a, over_a), (b, over_b)) = (signed(a)?, signed(b)?);
+    Some(a.checked_mul(over_b)?.cmp(&b.checked_mul(over_a)?))
+}
+
+/// Whether it is a whole number; `None` if the text says none.
+pub fn is_whole(text: &str) -> Option<bool> {
+    signed(text).map(|(number, over)| number % over == 0)
+}
+
+fn signed(text: &str) -> Option<(i128, i128)> {
+    // The API server takes no white space, and no second sign.
+    let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
+    if rest.trim() != rest || sign < 0 && rest.starts_with('+') {
+        return None;
+    }
+    let (number, over) = fraction(rest)?;
+    let number = i128::try_from(number).ok()?;
+    Some((sign * number, i128::try_from(over).ok()?))
 }
 
 /// Whether two texts say the same amount: the API server writes `1024Mi` as `1Gi` and `0.5` as `500m`.

@@ -1,14 +1,24 @@
 //! From what a user wrote to what the operator works with. The same rules as in the CRD, checked
-//! again, because a CRD may be old, edited or stored before a rule existed.
+//! again, because a CRD may be old, edited or stored before a rule existed; and those of the API server
+//! for the objects that are made of a spec, and of ZooKeeper for its settings.
+//!
+//! An ensemble whose spec breaks a rule is left as it is: nothing is applied and no member restarts. That
+//! is so too for an ensemble that an older version of the operator took.
+
+mod affinity;
+mod config;
+mod image;
+mod names;
+mod pod;
+mod resources;
+mod storage;
 
 use std::collections::BTreeMap;
 
 use crate::ids::ServerId;
-use bellwether_api::ensemble::settings::{self, KeyKind};
-use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{
-    Config, DEFAULT_IMAGE_REPOSITORY, DEFAULT_VERSION, ImagePullPolicy, MAX_NAME_LENGTH,
-    MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, SESSION_TIMEOUTS, Storage,
+    ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, Storage,
+    versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -185,12 +195,13 @@ pub fn validate(
     let observers = spec.observers.as_ref().map_or(0, |o| o.replicas);
     problems.range("spec.observers.replicas", Some(observers), 0, MAX_OBSERVERS);
     problems.range("spec.idOffset", spec.id_offset, 0, 80);
-    let (image, version) = validate_image(
+    let (image, version) = image::check(
         spec.image.as_deref(),
         spec.version.as_deref(),
         &mut problems,
     );
-    let settings = validate_settings(&spec.config.clone().unwrap_or_default(), &mut problems);
+    pod::pull_secrets(&spec.image_pull_secrets, &mut problems);
+    let settings = config::check(&spec.config.clone().unwrap_or_default(), &mut problems);
     let jvm = spec.jvm.clone().unwrap_or_default();
     let heap_mib = parse_heap(jvm.heap.as_deref().unwrap_or("512Mi")).unwrap_or_else(|| {
         problems.add(
@@ -199,24 +210,12 @@ pub fn validate(
         );
         0
     });
-    for option in &jvm.additional_options {
-        let owned = ["-Xmx", "-Xms", "-Djava.security.properties"];
-        if !option.starts_with('-')
-            || option.contains(char::is_whitespace)
-            || owned.iter().any(|o| option.starts_with(o))
-        {
-            problems.add(
-                "spec.jvm.additionalOptions",
-                format!(
-                    "{option:?}: an option starts with '-' and holds no white space; the heap is \
-                     set through jvm.heap, and java.security.properties belongs to the operator"
-                ),
-            );
-        }
-    }
+    config::options(&jvm.additional_options, &mut problems);
     let pod = spec.pod.clone().unwrap_or_default();
-    validate_pod(&pod, &mut problems);
+    pod::check(&name, &pod, heap_mib, &mut problems);
     let storage = spec.storage.clone().unwrap_or_default();
+    let log_file = spec.config.as_ref().and_then(|c| c.pre_alloc_size);
+    storage::check(&storage, log_file, &mut problems);
     if !problems.0.is_empty() {
         return Err(problems.0);
     }
@@ -311,158 +310,6 @@ fn validate_replicas(replicas: i32, problems: &mut Problems) -> u16 {
         );
     }
     u16::try_from(replicas).unwrap_or(0)
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
-}
-
-fn validate_image(
-    image: Option<&str>,
-    version: Option<&str>,
-    problems: &mut Problems,
-) -> (String, String) {
-    let of_a_line = |v: &&str| {
-        let patch = v.strip_prefix("3.8.").or_else(|| v.strip_prefix("3.9."));
-        patch.is_some_and(|p| p == "0" || !p.starts_with('0') && is_number(p))
-    };
-    let of_version = version.filter(of_a_line);
-    if let (Some(v), None) = (version, of_version) {
-        problems.add(
-            "spec.version",
-            format!("{v:?}: use a ZooKeeper release 3.8.x or 3.9.x, such as {DEFAULT_VERSION}"),
-        );
-    }
-    // What the tag says is what runs, whatever the version says.
-    let of_tag = image.and_then(versions::release_of_image);
-    for (field, release) in [("spec.version", of_version), ("spec.image", of_tag)] {
-        let flaw = release.and_then(versions::flaw);
-        if let Some(flaw) = flaw.filter(|f| f.refused) {
-            problems.add(field, versions::sentence(flaw));
-        }
-    }
-    if image.is_some_and(|i| i.is_empty() || i.contains(char::is_whitespace)) {
-        problems.add(
-            "spec.image",
-            "an image reference is not empty and holds no white space",
-        );
-    }
-    match (image, version) {
-        (Some(image), Some(version)) => (image.to_owned(), version.to_owned()),
-        (Some(image), None) => (image.to_owned(), image.to_owned()),
-        (None, version) => {
-            let version = version.unwrap_or(DEFAULT_VERSION);
-            (
-                format!("{DEFAULT_IMAGE_REPOSITORY}:{version}"),
-                version.to_owned(),
-            )
-        }
-    }
-}
-
-fn validate_settings(config: &Config, problems: &mut Problems) -> BTreeMap<String, String> {
-    let typed = [
-        ("tickTime", config.tick_time, Some(2000), 100, 60_000),
-        ("initLimit", config.init_limit, Some(10), 1, 1000),
-        ("syncLimit", config.sync_limit, Some(5), 1, 1000),
-        (
-            "minSessionTimeout",
-            config.min_session_timeout,
-            None,
-            1,
-            3_600_000,
-        ),
-        (
-            "maxSessionTimeout",
-            config.max_session_timeout,
-            None,
-            1,
-            3_600_000,
-        ),
-        (
-            "maxClientCnxns",
-            config.max_client_cnxns,
-            Some(60),
-            0,
-            100_000,
-        ),
-        ("snapCount", config.snap_count, None, 2, 100_000_000),
-        ("preAllocSize", config.pre_alloc_size, None, 64, 4_194_304),
-        (
-            "autopurge.snapRetainCount",
-            config.autopurge_snap_retain_count,
-            Some(3),
-            3,
-            1000,
-        ),
-        (
-            "autopurge.purgeInterval",
-            config.autopurge_purge_interval,
-            Some(1),
-            1,
-            8760,
-        ),
-    ];
-    // A server that dials the address of a member that is being restarted waits for this long, and
-    // takes no vote from it meanwhile; ZooKeeper's own 5 s would be most of the interruption.
-    let mut settings = BTreeMap::from([("cnxTimeout".to_owned(), "2000".to_owned())]);
-    for (key, value, default, min, max) in typed {
-        problems.range(&format!("spec.config ({key})"), value, min, max);
-        if let Some(v) = value.or(default) {
-            settings.insert(key.to_owned(), v.to_string());
-        }
-    }
-    // As `QuorumPeerConfig.parseProperties` has it: a server with such a file does not start.
-    let tick = config.tick_time.unwrap_or(2000);
-    let min = config.min_session_timeout;
-    let max = config.max_session_timeout;
-    if min.unwrap_or(tick.saturating_mul(2)) > max.unwrap_or(tick.saturating_mul(20)) {
-        problems.add("spec.config", SESSION_TIMEOUTS);
-    }
-    for (key, value) in &config.additional {
-        let field = format!("spec.config.additional[{key}]");
-        match settings::classify(key) {
-            KeyKind::Known => {
-                if value.len() > 1024 || value.contains(['\n', '\r']) || value.ends_with('\\') {
-                    problems.add(
-                        field,
-                        "a value is one line of at most 1024 characters that does not end in a \
-                         backslash",
-                    );
-                } else {
-                    settings.insert(key.clone(), value.clone());
-                }
-            }
-            KeyKind::Typed => problems.add(field, "this key has a field of its own under config"),
-            KeyKind::Reserved => problems.add(field, "this key of zoo.cfg belongs to the operator"),
-            KeyKind::Unknown => problems.add(
-                field,
-                "ZooKeeper has no such key and would ignore it silently; check the spelling",
-            ),
-        }
-    }
-    settings
-}
-
-fn validate_pod(pod: &Pod, problems: &mut Problems) {
-    for key in pod.labels.keys() {
-        if key.starts_with("app.kubernetes.io/") || key.contains("bellwether.dev/") {
-            problems.add(
-                "spec.pod.labels",
-                format!("{key}: the operator selects pods by this label"),
-            );
-        }
-    }
-    for key in pod
-        .annotations
-        .keys()
-        .filter(|k| k.contains("bellwether.dev/"))
-    {
-        problems.add(
-            "spec.pod.annotations",
-            format!("{key}: this annotation belongs to the operator"),
-        );
-    }
 }
 
 fn parse_heap(text: &str) -> Option<u32> {

@@ -168,17 +168,41 @@ fn context(self_: &Value, old: Option<&Value>) -> Result<Context<'static, 'stati
             )
             .map_err(failed)?;
     }
+    context
+        .add_function("isInteger", |This(size): This<Arc<dyn Opaque>>| {
+            Ok::<_, ExecutionError>(Cel::Bool(one_size(&size, "isInteger")?.whole().is_some()))
+        })
+        .map_err(failed)?;
+    context
+        .add_function("asInteger", |This(size): This<Arc<dyn Opaque>>| {
+            let whole = one_size(&size, "asInteger")?.whole();
+            let none = || ExecutionError::function_error("asInteger", "the size is no integer");
+            Ok::<_, ExecutionError>(Cel::Int(whole.ok_or_else(none)?))
+        })
+        .map_err(failed)?;
+    context
+        .add_function(
+            "add",
+            |This(one): This<Arc<dyn Opaque>>,
+             other: Arc<dyn Opaque>|
+             -> Result<Cel, ExecutionError> {
+                let (one, other) = sizes(&one, &other)?;
+                Ok(Cel::Opaque(Arc::new(one.plus(other))))
+            },
+        )
+        .map_err(failed)?;
     Ok(context)
 }
 
+fn one_size(value: &Arc<dyn Opaque>, function: &str) -> Result<Size, ExecutionError> {
+    let size: Option<&Size> = value.as_ref().downcast_ref();
+    let got = value.runtime_type_name();
+    size.copied()
+        .ok_or_else(|| ExecutionError::function_error(function, format!("{got} is no size")))
+}
+
 fn sizes(one: &Arc<dyn Opaque>, other: &Arc<dyn Opaque>) -> Result<(Size, Size), ExecutionError> {
-    let size = |value: &Arc<dyn Opaque>| {
-        let size: Option<&Size> = value.as_ref().downcast_ref();
-        let got = value.runtime_type_name();
-        size.copied()
-            .ok_or_else(|| ExecutionError::function_error("compareTo", format!("{got} is no size")))
-    };
-    Ok((size(one)?, size(other)?))
+    Ok((one_size(one, "compareTo")?, one_size(other, "compareTo")?))
 }
 
 /// A value as CEL sees it.

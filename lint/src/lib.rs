@@ -21,6 +21,7 @@ mod path;
 mod quantity;
 mod schema;
 mod structure;
+mod together;
 mod yaml;
 
 use std::collections::BTreeMap;
@@ -91,10 +92,12 @@ impl Linter {
                 return report;
             }
         };
-        for document in &documents {
-            for object in objects(document) {
-                self.check_object(object, against, &mut report);
-            }
+        let all: Vec<&Node> = documents.iter().flat_map(objects).collect();
+        for object in &all {
+            self.check_object(object, against, &mut report);
+        }
+        for (object, problem) in together::check(&all) {
+            report.findings.push(problem.locate(object, &title(object)));
         }
         report.findings.sort_by_key(|f| f.at);
         report

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bellwether_api::ensemble::versions;
+use bellwether_api::ensemble::{settings, versions};
 use bellwether_api::{LeaderElection, ZooKeeperEnsemble};
 use bellwether_election::projection::Binder;
 use bellwether_ensemble::validate::{Context, validate};
@@ -56,7 +56,21 @@ fn ensemble(ensemble: &ZooKeeperEnsemble) -> Vec<Problem> {
                 severity: Severity::Warning,
                 ..Problem::error(Source::Operator, Path::of(field), text)
             };
-            flaw.into_iter().chain(not_known).map(warning).collect()
+            let config = ensemble.spec.config.iter();
+            let keys = config.flat_map(|c| c.additional.keys());
+            let not_read = keys.filter_map(|key| {
+                let read = settings::read_instead(key)?;
+                let path = Path::of("spec.config.additional").field(key);
+                let text = format!(
+                    "ZooKeeper's documentation has this key, but its servers read {read} and ignore this one"
+                );
+                Some(Problem {
+                    severity: Severity::Warning,
+                    ..Problem::error(Source::Operator, path, text)
+                })
+            });
+            let told = flaw.into_iter().chain(not_known).map(warning);
+            told.chain(not_read).collect()
         }
     }
 }
@@ -78,12 +92,50 @@ fn sentence(text: String) -> Problem {
     Problem::error(Source::Operator, path, text)
 }
 
-/// The path of a field as the operator names it: a key in brackets is one step, and a remark in
-/// parentheses is none.
+/// The path of a field as the operator names it: a number in brackets is an item, any other text in them
+/// is a key of a map, and a remark in parentheses is no step.
 fn path_of(field: &str) -> Path {
-    let field = field.split(' ').next().unwrap_or(field);
-    match field.split_once('[') {
-        Some((map, key)) => Path::of(map).field(key.trim_end_matches(']')),
-        None => Path::of(field),
+    let mut rest = field.split(" (").next().unwrap_or(field);
+    let mut path = Path::root();
+    while !rest.is_empty() {
+        let (step, after) = match rest.strip_prefix('[').and_then(|r| r.split_once(']')) {
+            Some((inside, after)) => {
+                let step = inside
+                    .parse()
+                    .map_or_else(|_| path.field(inside), |index: usize| path.item(index));
+                (step, after)
+            }
+            None => {
+                let name = rest.strip_prefix('.').unwrap_or(rest);
+                // Each step takes at least one character, so that this comes to an end.
+                let after_first = name.char_indices().nth(1).map_or(name.len(), |(at, _)| at);
+                let end = name[after_first..].find(['.', '[']);
+                let end = end.map_or(name.len(), |end| after_first + end);
+                let (name, after) = name.split_at(end);
+                (path.field(name), after)
+            }
+        };
+        path = step;
+        rest = after;
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::path_of;
+
+    #[test]
+    fn a_field_of_the_operator_is_found_in_the_text() {
+        for (field, path) in [
+            ("spec.replicas", "spec.replicas"),
+            ("spec.config (tickTime)", "spec.config"),
+            ("spec.config.additional[a.b]", "spec.config.additional.a.b"),
+            ("spec.pod.tolerations[1].key", "spec.pod.tolerations[1].key"),
+            ("spec.a[0].b[2]", "spec.a[0].b[2]"),
+            ("spec.a[0", "spec.a.[0"),
+        ] {
+            assert_eq!(path_of(field).to_string(), path);
+        }
     }
 }

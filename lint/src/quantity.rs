@@ -42,6 +42,20 @@ impl Size {
         Some(Self(if negative { -size } else { size }))
     }
 
+    /// The size as an integer, if it is one that fits.
+    pub(crate) fn whole(self) -> Option<i64> {
+        let billion = 1_000_000_000;
+        let whole = self.0 % billion == 0;
+        whole
+            .then(|| i64::try_from(self.0 / billion).ok())
+            .flatten()
+    }
+
+    /// Both together.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
     /// -1, 0 or 1, as the function `compareTo` says it.
     pub(crate) fn compare(self, other: Self) -> i64 {
         match self.cmp(&other) {

@@ -322,3 +322,39 @@ fn bellwether_examples() -> Vec<String> {
     }
     examples
 }
+
+#[test]
+fn a_key_that_no_server_reads_is_a_warning() {
+    let linter = Linter::new().unwrap();
+    let text = "apiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: ZooKeeperEnsemble\n\
+                metadata: {name: main}\nspec:\n  replicas: 3\n  config: {additional: {requestThrottleLimit: \"5\"}}\n";
+    let report = linter.check(text, &Existing::default());
+    assert_eq!(report.findings.len(), 1);
+    assert_eq!(report.findings[0].severity, Severity::Warning);
+    assert!(
+        report.findings[0]
+            .message
+            .contains("request_throttle_max_requests")
+    );
+}
+
+#[test]
+fn the_service_of_an_election_must_not_be_one_of_an_ensemble() {
+    let linter = Linter::new().unwrap();
+    let found = |election: &str, namespace: &str, service: &str| {
+        let text = format!(
+            "apiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: ZooKeeperEnsemble\nmetadata: {{name: main}}\n\
+             spec: {{replicas: 3}}\n---\napiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: LeaderElection\n\
+             metadata: {{name: {election}{namespace}}}\nspec:\n  ensembleRef: {{name: main}}\n  path: /a\n\
+             \x20 dialect: {{type: Kazoo}}\n  projections: {{service: {{{service}ports: [{{name: a, port: 80}}]}}}}\n"
+        );
+        let report = linter.check(&text, &Existing::default());
+        let fields = report.findings.iter().map(|f| f.field.clone());
+        fields.collect::<Vec<_>>().join(" ")
+    };
+    let field = "spec.projections.service.name";
+    assert_eq!(found("main", "", ""), field);
+    assert_eq!(found("a", "", "name: main-members, "), field);
+    assert_eq!(found("a", "", ""), "");
+    assert_eq!(found("main", ", namespace: other", ""), "");
+}

@@ -5,6 +5,8 @@
 //! knows the keys: one that it does not know is refused, and one that it owns is refused with
 //! another sentence.
 
+pub mod values;
+
 /// Keys with a typed field of their own beside the map.
 pub const TYPED: &[&str] = &[
     "tickTime",
@@ -49,8 +51,23 @@ pub const RESERVED: &[&str] = &[
     "client.portUnification",
     "serverCnxnFactory",
     "fips-mode",
-    "DigestAuthenticationProvider.superDigest",
     "sessionRequireClientSASLAuth",
+    "allowSaslFailedClients",
+    "letAnySaslUserDoX",
+    "superUser",
+    "requireKerberosConfig",
+    "security.auth_to_local",
+    "kinit",
+    "client.certReload",
+    "client.secure",
+    "ensembleAuthName",
+    "emulate353TTLNodes",
+    "closeSessionTxn.enabled",
+    "forceSnapshotSync",
+    "serializeLastProcessedZxid.enabled",
+    "configuration",
+    "controllerPort",
+    "audit.impl.class",
     "4lw.commands.whitelist",
     "extendedTypesEnabled",
     "leaderServes",
@@ -71,6 +88,13 @@ pub const RESERVED_PREFIXES: &[&str] = &[
     "authProvider",
     "quorum.auth.",
     "X509AuthenticationProvider.",
+    "DigestAuthenticationProvider.",
+    "SASLAuthenticationProvider.",
+    "IPAuthenticationProvider.",
+    "sasl.",
+    "kerberos.",
+    "jmx.",
+    "test.",
     "enforce.auth.",
     "admin.",
     "metricsProvider.",
@@ -144,7 +168,99 @@ pub const KNOWN: &[&str] = &[
     "maxInProcessingDeadWatchers",
     "throttledOpWaitTime",
     "advancedFlowControlEnabled",
+    // What the servers read (release 3.9.5) where the documentation gives a key of `zoo.cfg` that nothing
+    // reads: see `NOT_READ`.
+    "request_throttle_max_requests",
+    "request_throttle_stall_time",
+    "request_throttle_drop_stale",
+    "request_stale_latency_check",
+    "request_stale_connection_check",
+    "request_throttler.shutdownTimeout",
+    "connection_throttle_tokens",
+    "connection_throttle_fill_time",
+    "connection_throttle_fill_count",
+    "connection_throttle_freeze_time",
+    "connection_throttle_drop_increase",
+    "connection_throttle_drop_decrease",
+    "connection_throttle_decrease_ratio",
+    "throttled_op_wait_time",
+    "netty.advancedFlowControl.enabled",
+    "connection_throttle_weight_enabled",
+    "connection_throttle_global_session_weight",
+    "connection_throttle_local_session_weight",
+    "connection_throttle_renew_session_weight",
+    "netty.server.outstandingHandshake.limit",
+    "netty.server.earlyDropSecureConnectionHandshakes",
+    "nio.sessionlessCnxnTimeout",
+    "quorum.cnxn.threads.size",
+    "leader.ackLoggingFrequency",
+    "leader.maxConcurrentSnapSyncs",
+    "leader.maxConcurrentDiffSyncs",
+    "follower.skipLearnerRequestToNextProcessor",
+    "forward_learner_requests_to_commit_processor_disabled",
+    "observer.election.DelayMs",
+    "observerMaster.sizeLimit",
+    "enableEagerACLCheck",
+    "snapshotSizeFactor",
+    "bitHashCacheSize",
+    "intBufferStartingSizeBytes",
+    "jute.maxbuffer.extrasize",
+    "messageTracker.BufferSize",
+    "messageTracker.Enabled",
+    "pathStats.enabled",
+    "pathStats.delay",
+    "pathStats.initialDelay",
+    "pathStats.maxDepth",
+    "pathStats.sampleRate",
+    "pathStats.slotCapacity",
+    "pathStats.slotDuration",
+    "pathStats.topPathMax",
 ];
+
+/// Keys of [`KNOWN`] that ZooKeeper's documentation gives and its servers do not read, each with the
+/// one that they read. `QuorumPeerConfig.parseProperties` makes the property `zookeeper.KEY` of a key,
+/// and the property that is read is named otherwise.
+pub const NOT_READ: &[(&str, &str)] = &[
+    ("requestThrottleLimit", "request_throttle_max_requests"),
+    ("requestThrottleStallTime", "request_throttle_stall_time"),
+    ("requestThrottleDropStale", "request_throttle_drop_stale"),
+    ("requestStaleLatencyCheck", "request_stale_latency_check"),
+    (
+        "requestStaleConnectionCheck",
+        "request_stale_connection_check",
+    ),
+    (
+        "requestThrottler.shutdownTimeout",
+        "request_throttler.shutdownTimeout",
+    ),
+    ("connectionMaxTokens", "connection_throttle_tokens"),
+    ("connectionTokenFillTime", "connection_throttle_fill_time"),
+    ("connectionTokenFillCount", "connection_throttle_fill_count"),
+    ("connectionFreezeTime", "connection_throttle_freeze_time"),
+    (
+        "connectionDropIncrease",
+        "connection_throttle_drop_increase",
+    ),
+    (
+        "connectionDropDecrease",
+        "connection_throttle_drop_decrease",
+    ),
+    (
+        "connectionDecreaseRatio",
+        "connection_throttle_decrease_ratio",
+    ),
+    ("throttledOpWaitTime", "throttled_op_wait_time"),
+    (
+        "advancedFlowControlEnabled",
+        "netty.advancedFlowControl.enabled",
+    ),
+];
+
+/// The key that the servers read instead of this one, if they do not read it.
+pub fn read_instead(key: &str) -> Option<&'static str> {
+    let (_, read) = NOT_READ.iter().find(|(not_read, _)| *not_read == key)?;
+    Some(read)
+}
 
 /// What a key in `config.additional` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,7 +288,7 @@ pub fn classify(key: &str) -> KeyKind {
     }
 }
 
-fn cel_list(words: &[&str]) -> String {
+pub(super) fn cel_list(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|w| format!("'{w}'")).collect();
     format!("[{}]", quoted.join(", "))
 }

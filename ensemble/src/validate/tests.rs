@@ -1,7 +1,11 @@
 //! What is refused, what is understood, and with which words.
 
 use super::*;
+use std::collections::BTreeMap;
+
 use bellwether_api::ZooKeeperEnsembleSpec;
+use bellwether_api::ensemble::{Config, Jvm, TransactionLog};
+use serde_json::Value;
 
 fn context() -> Context {
     Context {
@@ -124,4 +128,127 @@ fn all_problems_are_told_at_once() {
         s.version = Some("3.7.1".to_owned());
     });
     assert!(message.contains("spec.replicas") && message.contains("spec.version"));
+}
+
+/// Each line of `pods.jsonl` is what a spec may say of the pods, and the field at which the validation of
+/// Kubernetes 1.34 (`ValidatePodTemplateSpec`) refuses it, or null.
+#[test]
+fn pods_are_refused_where_the_api_server_refuses_them_and_nowhere_else() {
+    let mut wrong = Vec::new();
+    for line in include_str!("pods.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let pod: Pod = serde_json::from_value(case["pod"].clone()).unwrap();
+        let mut spec = ZooKeeperEnsembleSpec {
+            replicas: 3,
+            ..Default::default()
+        };
+        spec.pod = Some(pod);
+        let found: Vec<String> = match validate(&ZooKeeperEnsemble::new("zk", spec), &context()) {
+            Ok(_) => Vec::new(),
+            Err(problems) => problems.into_iter().map(|p| p.field).collect(),
+        };
+        let refused = case["refused"].as_str();
+        if found.is_empty() != refused.is_none()
+            || found.iter().any(|f| Some(f.as_str()) != refused)
+        {
+            wrong.push(format!("{line}: {found:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_memory_limit_holds_the_heap_and_what_the_virtual_machine_needs() {
+    let with = |limit: &str, heap: &str| {
+        problems(|s| {
+            s.jvm = Some(Jvm {
+                heap: Some(heap.to_owned()),
+                ..Default::default()
+            });
+            let limits = serde_json::json!({"resources": {"limits": {"memory": limit}}});
+            s.pod = Some(serde_json::from_value(limits).unwrap());
+        })
+    };
+    assert!(with("1Gi", "2Gi").contains("use 2112Mi or more"));
+    assert!(with("575Mi", "512Mi").contains("spec.pod.resources.limits"));
+    assert_eq!(with("576Mi", "512Mi"), "");
+    assert_eq!(with("3Gi", "2Gi"), "");
+}
+
+#[test]
+fn the_volume_of_the_log_holds_one_file_of_it() {
+    let with = |size: &str, log: Option<&str>, file: Option<i32>| {
+        problems(|s| {
+            s.storage = Some(Storage {
+                size: Some(Quantity(size.to_owned())),
+                transaction_log: log.map(|size| TransactionLog {
+                    size: Some(Quantity(size.to_owned())),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            });
+            s.config = Some(Config {
+                pre_alloc_size: file,
+                ..Default::default()
+            });
+        })
+    };
+    assert!(with("63Mi", None, None).contains("spec.storage.size"));
+    assert_eq!(with("64Mi", None, None), "");
+    assert_eq!(with("32Mi", None, Some(1024)), "");
+    assert!(with("8Gi", Some("32Mi"), None).contains("spec.storage.transactionLog.size"));
+    assert_eq!(with("32Mi", Some("64Mi"), None), "");
+    assert!(with("large", None, None).contains("use a size such as"));
+    assert!(with("-8Gi", None, None).contains("use a size such as"));
+}
+
+#[test]
+fn names_that_no_object_can_have_are_refused() {
+    let secrets = |names: &[&str]| {
+        let secrets = names.iter().map(|name| LocalObjectReference {
+            name: (*name).to_owned(),
+        });
+        problems(|s| s.image_pull_secrets = secrets.collect())
+    };
+    assert_eq!(secrets(&["registry", "other.registry"]), "");
+    assert!(secrets(&["registry", "My Registry"]).contains("spec.imagePullSecrets[1].name"));
+    assert!(secrets(&[""]).contains("spec.imagePullSecrets[0].name"));
+    assert!(secrets(&["a", "a"]).contains("named twice"));
+    let class = |class: &str| {
+        problems(|s| {
+            s.storage = Some(Storage {
+                storage_class_name: Some(class.to_owned()),
+                ..Default::default()
+            });
+        })
+    };
+    assert_eq!(class("fast.ssd"), "");
+    assert!(class("Fast").contains("spec.storage.storageClassName"));
+}
+
+#[test]
+fn a_setting_is_judged_alike_in_the_file_and_as_an_option() {
+    let option = |option: &str| {
+        problems(|s| {
+            s.jvm = Some(Jvm {
+                additional_options: vec![option.to_owned()],
+                ..Default::default()
+            });
+        })
+    };
+    assert!(option("-Dzookeeper.forceSync=no").contains("the operator owns"));
+    assert!(option("-Dzookeeper.snapCount=5").contains("field of its own"));
+    assert!(option("-Dzookeeper.globalOutstandingLimits=5").contains("check the spelling"));
+    assert!(option("-Dzookeeper.globalOutstandingLimit=many").contains("no whole number"));
+    assert!(option("-XX:MaxHeapSize=1g").contains("jvm.heap"));
+    assert!(option("@/conf/options").contains("starts with '-'"));
+    assert_eq!(option("-Dzookeeper.globalOutstandingLimit=2000"), "");
+    assert_eq!(option("-XX:+UseG1GC"), "");
+    let setting = problems(|s| {
+        s.config = Some(Config {
+            additional: BTreeMap::from([("globalOutstandingLimit".to_owned(), "2k".to_owned())]),
+            ..Default::default()
+        });
+    });
+    assert!(setting.contains("spec.config.additional[globalOutstandingLimit]"));
 }

@@ -1,0 +1,53 @@
+//! The image and the release of ZooKeeper in it.
+
+use bellwether_api::ensemble::{DEFAULT_IMAGE_REPOSITORY, DEFAULT_VERSION, versions};
+
+use super::Problems;
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Checks the image and the version; what is returned are the image to run and the version to show.
+pub(super) fn check(
+    image: Option<&str>,
+    version: Option<&str>,
+    problems: &mut Problems,
+) -> (String, String) {
+    let of_a_line = |v: &&str| {
+        let patch = v.strip_prefix("3.8.").or_else(|| v.strip_prefix("3.9."));
+        patch.is_some_and(|p| p == "0" || !p.starts_with('0') && is_number(p))
+    };
+    let of_version = version.filter(of_a_line);
+    if let (Some(v), None) = (version, of_version) {
+        problems.add(
+            "spec.version",
+            format!("{v:?}: use a ZooKeeper release 3.8.x or 3.9.x, such as {DEFAULT_VERSION}"),
+        );
+    }
+    // What the tag says is what runs, whatever the version says.
+    let of_tag = image.and_then(versions::release_of_image);
+    for (field, release) in [("spec.version", of_version), ("spec.image", of_tag)] {
+        let flaw = release.and_then(versions::flaw);
+        if let Some(flaw) = flaw.filter(|f| f.refused) {
+            problems.add(field, versions::sentence(flaw));
+        }
+    }
+    if image.is_some_and(|i| i.is_empty() || i.contains(char::is_whitespace)) {
+        problems.add(
+            "spec.image",
+            "an image reference is not empty and holds no white space",
+        );
+    }
+    match (image, version) {
+        (Some(image), Some(version)) => (image.to_owned(), version.to_owned()),
+        (Some(image), None) => (image.to_owned(), image.to_owned()),
+        (None, version) => {
+            let version = version.unwrap_or(DEFAULT_VERSION);
+            (
+                format!("{DEFAULT_IMAGE_REPOSITORY}:{version}"),
+                version.to_owned(),
+            )
+        }
+    }
+}
