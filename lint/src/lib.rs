@@ -13,6 +13,7 @@
 //!
 //! This crate is pure: it reads no file and talks to nothing.
 
+mod admission;
 mod expression;
 mod finding;
 mod metadata;
@@ -30,6 +31,7 @@ use bellwether_api::{GROUP, LeaderElection, VERSION, ZooKeeperEnsemble};
 use kube::CustomResourceExt;
 use serde_json::Value;
 
+pub use admission::Flaw;
 pub use finding::{Finding, Severity, Source};
 pub use schema::UnusableSchema;
 pub use yaml::Position;

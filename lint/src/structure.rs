@@ -13,7 +13,29 @@ const SIMILAR: f64 = 0.75;
 /// Checks an object; what it returns has the defaults in place, and nothing that the schema does not
 /// know. Values that are wrong are left out.
 pub(crate) fn check(schema: &Schema, object: &Node, problems: &mut Vec<Problem>) -> Value {
-    let mut walk = Walk { problems };
+    let strict = true;
+    walk(schema, object, Walk { problems, strict })
+}
+
+/// As [`check`], but what the schema does not know is dropped and not told.
+pub(crate) fn prune(schema: &Schema, object: &Node, problems: &mut Vec<Problem>) -> Value {
+    let strict = false;
+    walk(schema, object, Walk { problems, strict })
+}
+
+/// As [`prune`], of a field of the object alone.
+pub(crate) fn prune_field(
+    schema: &Schema,
+    name: &str,
+    field: &Node,
+    problems: &mut Vec<Problem>,
+) -> Option<Value> {
+    let strict = false;
+    let below = schema.properties.get(name)?;
+    Walk { problems, strict }.value(below, field, &Path::root().field(name))
+}
+
+fn walk(schema: &Schema, object: &Node, mut walk: Walk<'_>) -> Value {
     let mut root = Map::new();
     let Data::Map(entries) = &object.data else {
         return Value::Null;
@@ -54,6 +76,8 @@ pub(crate) fn check(schema: &Schema, object: &Node, problems: &mut Vec<Problem>)
 
 struct Walk<'p> {
     problems: &'p mut Vec<Problem>,
+    /// Whether what the schema does not know is a problem.
+    strict: bool,
 }
 
 impl Walk<'_> {
@@ -260,6 +284,9 @@ impl Walk<'_> {
     }
 
     fn unknown(&mut self, schema: &Schema, entry: &Entry, path: &Path) {
+        if !self.strict {
+            return;
+        }
         let near = nearest(&entry.key, schema.properties.keys());
         let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
         let mut problem = Problem::schema(path.field(&entry.key), format!("unknown field{hint}"));

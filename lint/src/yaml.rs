@@ -77,6 +77,32 @@ pub(crate) struct Entry {
     pub(crate) value: Node,
 }
 
+/// Values that come from no text have no place in one.
+impl From<&Value> for Node {
+    fn from(value: &Value) -> Self {
+        let at = Position::default();
+        let data = match value {
+            Value::Null => Data::Null,
+            Value::Bool(value) => Data::Bool(*value),
+            Value::Number(number) => match number.as_i64() {
+                Some(number) => Data::Integer(number),
+                None => Data::Float(number.as_f64().unwrap_or(f64::NAN)),
+            },
+            Value::String(text) => Data::Text(text.clone()),
+            Value::Array(items) => Data::List(items.iter().map(Self::from).collect()),
+            Value::Object(fields) => {
+                let entry = |(key, value): (&String, &Value)| Entry {
+                    key: key.clone(),
+                    at,
+                    value: Self::from(value),
+                };
+                Data::Map(fields.iter().map(entry).collect())
+            }
+        };
+        Self { at, data }
+    }
+}
+
 impl Node {
     /// The value of a key; of the last one, if it is there twice, as kubectl takes it.
     pub(crate) fn get(&self, key: &str) -> Option<&Node> {

@@ -9,6 +9,7 @@ mod custom;
 mod defaults;
 mod delete;
 mod events;
+mod eviction;
 mod faults;
 mod front_end;
 mod kind;

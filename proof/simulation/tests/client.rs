@@ -1,4 +1,5 @@
 //! The API server through kube's own client: `Api`, `watcher` and `Controller`, in virtual time.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -344,8 +345,10 @@ async fn metadata_alone_are_read_watched_and_patched() {
     pods.create(&PostParams::default(), &pod).await.unwrap();
     let read = pods.get_metadata("p").await.unwrap();
     assert_eq!(read.name_any(), "p");
-    let mut meta = kube::core::ObjectMeta::default();
-    meta.labels = Some([("role".to_owned(), "leader".to_owned())].into());
+    let meta = kube::core::ObjectMeta {
+        labels: Some([("role".to_owned(), "leader".to_owned())].into()),
+        ..Default::default()
+    };
     let body = Patch::Apply(meta.into_request_partial::<Pod>());
     let params = PatchParams::apply("roles");
     let patched = pods.patch_metadata("p", &params, &body).await.unwrap();
@@ -452,4 +455,49 @@ async fn faults_refuse_delay_and_lose_requests() {
     assert!(api.get("a").await.is_err());
     server.set_link("operator", 0, Link::Up);
     assert!(api.get("a").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ensemble_has_defaults_rules_a_status_of_its_own_and_a_scale() {
+    let (_server, client) = server();
+    let api: Api<bellwether_api::ZooKeeperEnsemble> = Api::default_namespaced(client);
+    let apply = async |spec: Value| {
+        let body = json!({
+            "apiVersion": format!("{}/{}", bellwether_api::GROUP, bellwether_api::VERSION),
+            "kind": "ZooKeeperEnsemble",
+            "spec": spec,
+        });
+        let params = PatchParams::apply("user").force();
+        api.patch("zk", &params, &Patch::Apply(body)).await
+    };
+    let made = apply(json!({ "replicas": 3, "storage": { "size": "2Gi" } }))
+        .await
+        .unwrap();
+    assert_eq!((made.spec.replicas, made.metadata.generation), (3, Some(1)));
+    let smaller = apply(json!({ "replicas": 3, "storage": { "size": "1Gi" } })).await;
+    assert_eq!(code(smaller), (422, "Invalid".to_owned()));
+    let status = Patch::Merge(json!({ "spec": { "replicas": 5 }, "status": { "ready": "3/3" } }));
+    let params = PatchParams::default();
+    let written = api.patch_status("zk", &params, &status).await.unwrap();
+    assert_eq!(
+        (written.spec.replicas, written.metadata.generation),
+        (3, Some(1))
+    );
+    assert_ne!(
+        written.metadata.resource_version,
+        made.metadata.resource_version
+    );
+    let mut both = written.clone();
+    both.spec.replicas = 5;
+    both.status = None;
+    let changed = api
+        .replace("zk", &PostParams::default(), &both)
+        .await
+        .unwrap();
+    assert!(changed.status.is_some());
+    assert_eq!(changed.metadata.generation, Some(2));
+    let scale = Patch::Merge(json!({ "spec": { "replicas": 7 } }));
+    let scaled = api.patch_scale("zk", &params, &scale).await.unwrap();
+    assert_eq!(scaled.spec.unwrap().replicas, Some(7));
+    assert_eq!(api.get("zk").await.unwrap().spec.replicas, 7);
 }

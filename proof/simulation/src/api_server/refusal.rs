@@ -235,3 +235,22 @@ pub(crate) fn unavailable() -> Refusal {
     let message = "the server is currently unable to handle the request";
     Box::new(failure(503, "ServiceUnavailable", message.to_owned()))
 }
+
+/// A disruption budget does not allow it now.
+pub(crate) fn budget_exceeded(budget: &str) -> Refusal {
+    let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+    let mut status = failure(429, "TooManyRequests", message.to_owned());
+    status.details = Some(StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: vec![StatusCause {
+            reason: "DisruptionBudget".to_owned(),
+            message: format!("The disruption budget {budget} does not allow one more disruption"),
+            field: String::new(),
+        }],
+        retry_after_seconds: 0,
+    });
+    Box::new(status)
+}

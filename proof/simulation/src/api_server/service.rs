@@ -476,6 +476,11 @@ fn change(
     if query.new_events {
         named_as_core(&mut given);
     }
+    if call.subresource == "eviction" {
+        let options = serde_json::from_value(given["deleteOptions"].take()).unwrap_or_default();
+        store.evict(&call.client, (&call.namespace, &call.name), &options)?;
+        return Ok((201, deleted(call, "")));
+    }
     if call.subresource == "scale" {
         return scale::change(store, &target, call.action, &given);
     }

@@ -305,3 +305,40 @@ fn what_only_a_leader_that_was_cut_off_has_vanishes() {
     }
     assert!(vanished > 0);
 }
+
+#[test]
+fn what_the_operator_renders_is_read() {
+    use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
+    use bellwether_ensemble::desired::config::render;
+    use bellwether_ensemble::validate::Context;
+    use bellwether_ensemble::{Voters, validate};
+    let spec = ZooKeeperEnsembleSpec {
+        replicas: 3,
+        ..Default::default()
+    };
+    let mut ensemble = ZooKeeperEnsemble::new("zk", spec);
+    ensemble.metadata.namespace = Some("shop".to_owned());
+    let context = Context {
+        member_image: "bellwether:1".to_owned(),
+        cluster_domain: "cluster.local".to_owned(),
+        version: "1".to_owned(),
+    };
+    let valid = validate(&ensemble, &context).unwrap();
+    let files = render(&valid, &Voters::first(3, 0), None).files;
+    let mut zoo = Zoo::new(1);
+    let disk = zoo.new_disk();
+    let parse = |id: u16, text: &str| Start::parse(NAME, ServerId(id), text, disk, None).unwrap();
+    let start = parse(2, &files["zoo-2.cfg"]);
+    assert_eq!(start.host, "zk-1.zk-members.shop.svc.cluster.local");
+    assert_eq!(start.voters.len(), 3);
+    assert!(!start.observer && !start.settings.autocreate);
+    assert_eq!(start.settings.longest_notification, ms(500));
+    assert_eq!(start.settings.longest_wait_for_epoch, Some(secs(2)));
+    // A member that leaves observes.
+    let leaver = parse(4, &files["zoo-4.cfg"]);
+    assert!(leaver.observer && leaver.voters.len() == 3);
+    let shared = files["zoo-observer.cfg"]
+        .replace("{id}", "101")
+        .replace("{pod}", "zk-observer-0");
+    assert!(parse(101, &shared).observer);
+}

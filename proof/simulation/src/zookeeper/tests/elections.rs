@@ -26,7 +26,7 @@ fn one_server_leads_alone() {
 #[test]
 fn a_crashed_leader_is_replaced_in_the_time_that_real_servers_take() {
     let mut gaps = Vec::new();
-    for seed in 0..50 {
+    for seed in 0..20 {
         let mut bench = Bench::started(seed, 3);
         let leader = bench.leader();
         let others: Vec<u16> = [1, 2, 3].into_iter().filter(|id| *id != leader).collect();
@@ -48,7 +48,7 @@ fn a_crashed_leader_is_replaced_in_the_time_that_real_servers_take() {
         assert_eq!(bench.harm(), []);
     }
     gaps.sort();
-    let (shortest, median, longest) = (gaps[0], gaps[25], gaps[49]);
+    let (shortest, median, longest) = (gaps[0], gaps[10], gaps[19]);
     assert!(
         shortest > ms(200) && median < ms(800) && longest < secs(5),
         "{gaps:?}"
