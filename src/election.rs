@@ -13,8 +13,8 @@
 //!
 //! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
 //! * [`session`] keeps one ZooKeeper session for each ensemble or connection and tells when it is up or
-//!   down; [`credentials`] reads the Secrets that a connection names, [`reach`] finds out why none comes
-//!   about.
+//!   down; [`relay`] stands between it and the servers and keeps them within limits; [`credentials`] reads
+//!   the Secrets that a connection names, [`reach`] finds out why none comes about.
 //! * [`census`] asks the members from where anonymous candidates are connected.
 //! * [`mirror`] follows one election: it reads whenever a watch fired, and tells what it sees.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
@@ -41,6 +41,7 @@ mod publisher;
 mod reach;
 mod read;
 mod registry;
+mod relay;
 mod session;
 mod target;
 mod writer;

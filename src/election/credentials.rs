@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use zookeeper_client::{Connector, SaslOptions, TlsOptions};
+use zookeeper_client::{Connector, SaslOptions};
 
 use super::target::Target;
 
@@ -121,20 +121,10 @@ impl Credentials {
         Ok(Self { tls, login })
     }
 
-    /// What opens sessions with them.
-    pub(super) fn connector(&self) -> Result<Connector, CredentialsError> {
-        let mut connector = zookeeper_client::Client::connector();
-        if let Some(tls) = &self.tls {
-            let options = TlsOptions::new().with_pem_ca(&tls.authorities);
-            let mut options = options.map_err(|e| tls.invalid(&tls.authorities_from, &e))?;
-            if let Some((certificate, key)) = &tls.identity {
-                options = options
-                    .with_pem_identity(certificate, key)
-                    .map_err(|e| tls.invalid(&tls.identity_from, &e))?;
-            }
-            connector = connector.with_tls(options);
-        }
-        Ok(match &self.login {
+    /// What opens sessions with them, over a connection that is encrypted already where it has to be.
+    pub(super) fn connector(&self) -> Connector {
+        let connector = zookeeper_client::Client::connector();
+        match &self.login {
             None => connector,
             Some(login) => match login.type_ {
                 AuthenticationType::Digest => {
@@ -146,7 +136,7 @@ impl Credentials {
                     login.password.clone(),
                 )),
             },
-        })
+        }
     }
 
     /// Whether there are any.
@@ -154,31 +144,44 @@ impl Credentials {
         self.tls.is_some() || self.login.is_some()
     }
 
-    /// Whether the connection is encrypted.
-    pub(super) fn secure(&self) -> bool {
-        self.tls.is_some()
-    }
-
-    /// The same for a bare connection, to find out why none comes about; `None` without encryption.
-    pub(super) fn tls_config(&self) -> Option<Result<Arc<ClientConfig>, String>> {
-        let tls = self.tls.as_ref()?;
-        let config = || -> Result<_, Box<dyn std::error::Error>> {
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(tls.authorities.as_bytes()) {
-                roots.add(certificate?)?;
-            }
-            let config = ClientConfig::builder().with_root_certificates(roots);
-            Ok(match &tls.identity {
-                None => config.with_no_client_auth(),
-                Some((certificate, key)) => config.with_client_auth_cert(
-                    CertificateDer::pem_slice_iter(certificate.as_bytes())
-                        .collect::<Result<_, _>>()?,
-                    PrivateKeyDer::from_pem_slice(key.as_bytes())?,
-                )?,
-            })
+    /// What encrypts the connection, if it has to be encrypted.
+    pub(super) fn tls_config(&self) -> Result<Option<Arc<ClientConfig>>, CredentialsError> {
+        let Some(tls) = &self.tls else {
+            return Ok(None);
         };
-        Some(config().map(Arc::new).map_err(|e| e.to_string()))
+        let roots = roots(&tls.authorities).map_err(|e| tls.invalid(&tls.authorities_from, &e))?;
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let config = match &tls.identity {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => identity(certificate, key)
+                .and_then(|(chain, key)| Ok(config.with_client_auth_cert(chain, key)?))
+                .map_err(|e| tls.invalid(&tls.identity_from, &e))?,
+        };
+        Ok(Some(Arc::new(config)))
     }
+}
+
+type Unusable = Box<dyn std::error::Error>;
+
+/// The authorities in a text.
+fn roots(text: &str) -> Result<RootCertStore, Unusable> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
+        roots.add(certificate?)?;
+    }
+    if roots.is_empty() {
+        return Err("it holds no certificate".into());
+    }
+    Ok(roots)
+}
+
+/// The certificates and the key in two texts.
+fn identity(
+    certificate: &str,
+    key: &str,
+) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Unusable> {
+    let chain = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect::<Result<_, _>>()?;
+    Ok((chain, PrivateKeyDer::from_pem_slice(key.as_bytes())?))
 }
 
 impl Tls {

@@ -12,7 +12,7 @@ use bellwether_api::election::Reason;
 use bellwether_election::{Anomaly, Blindness, InvalidSpec, Place, Reading, Rules, Sight, Verdict};
 use futures::future::OptionFuture;
 use jiff::Timestamp;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{Instant, sleep};
 use tracing::{Instrument as _, debug, info, warn};
 use zookeeper_client::Client;
@@ -21,7 +21,7 @@ use super::Key;
 use super::census::Census;
 use super::metrics::{Counted, Metrics, Outcome};
 use super::noticed::Noticed;
-use super::read::{ReadError, Reader};
+use super::read::{MAX_CHILDREN, ReadError, Reader};
 use super::session::Link;
 use super::writer::{Note, Seen};
 
@@ -38,6 +38,9 @@ const RESYNC_MISSING: Duration = Duration::from_secs(60);
 
 /// How soon a read that the ACL forbids is tried again: a change of an ACL fires no watch.
 const NO_AUTH_RETRY: Duration = Duration::from_secs(15);
+
+/// How soon a path that has too many children is looked at again.
+const TOO_MANY_RETRY: Duration = Duration::from_secs(60);
 
 /// How often in a row a read may fail before that is told.
 const SILENT_FAILURES: u32 = 2;
@@ -105,7 +108,7 @@ impl Mirror {
     /// Does what the state of the session asks for, until that changes.
     async fn live(&mut self, link: Link, rules: &mut Rules) {
         let (grace, blindness) = match link {
-            Link::Up { client } => return self.follow(client, rules).await,
+            Link::Up { client, reads } => return self.follow(client, reads, rules).await,
             Link::Starting => {
                 let name = self.spec.holder();
                 let detail = format!("No session to {name} is open yet.");
@@ -145,8 +148,8 @@ impl Mirror {
     }
 
     /// Reads whenever a watch fired, and tells what it sees.
-    async fn follow(&mut self, client: Arc<Client>, rules: &mut Rules) {
-        let mut reader = Reader::new(client);
+    async fn follow(&mut self, client: Arc<Client>, reads: Arc<Semaphore>, rules: &mut Rules) {
+        let mut reader = Reader::new(client, reads);
         let mut failures = Failures::default();
         let mut older = 0;
         let mut noticed = Noticed::now();
@@ -235,6 +238,13 @@ impl Mirror {
                 info!(election = %self.key, %path, "not allowed to read");
                 let detail = format!("ZooKeeper does not allow the mirror to read {path}.");
                 (Reason::NoAuth, detail, NO_AUTH_RETRY)
+            }
+            ReadError::TooMany { path, count } => {
+                warn!(election = %self.key, %path, count, "too many children");
+                let detail = format!(
+                    "{path} has {count} children, and the mirror follows at most {MAX_CHILDREN}."
+                );
+                (Reason::ReadFailed, detail, TOO_MANY_RETRY)
             }
             ReadError::ZooKeeper { path, source } => {
                 warn!(election = %self.key, %path, error = %source, "read failed");

@@ -34,16 +34,17 @@ pub(super) async fn obstacle(connect_string: &str, credentials: &Credentials) ->
 async fn connect(name: &str, port: u16, credentials: &Credentials) -> Result<(), String> {
     let stream = TcpStream::connect((name, port)).await;
     let stream = stream.map_err(|e| e.to_string())?;
-    let Some(config) = credentials.tls_config() else {
+    let config = credentials.tls_config().map_err(|e| e.to_string())?;
+    let Some(config) = config else {
         return Ok(());
     };
     let server = ServerName::try_from(name.to_owned()).map_err(|e| e.to_string())?;
-    let connected = TlsConnector::from(config?).connect(server, stream).await;
+    let connected = TlsConnector::from(config).connect(server, stream).await;
     connected.map(|_| ()).map_err(|e| e.to_string())
 }
 
 /// The hosts and ports of a connect string.
-fn hosts(connect_string: &str) -> impl Iterator<Item = (&str, u16)> {
+pub(super) fn hosts(connect_string: &str) -> impl Iterator<Item = (&str, u16)> {
     let hosts = connect_string.split('/').next().unwrap_or_default();
     hosts.split(',').map(|host| {
         let bare = |name: &'_ str| name.len() > 2 && name.starts_with('[') && name.ends_with(']');

@@ -16,19 +16,24 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bellwether_election::{
-    Acknowledgement, Member, NodeStat, Place, Reading, Registration, Rules, Snapshot, Where,
+    Acknowledgement, Claim, Member, NodeStat, Place, Reading, Registration, Rules, Snapshot, Where,
     read_election,
 };
 use futures::future::select_all;
 use futures::{StreamExt, TryStreamExt, stream};
 use thiserror::Error;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use zookeeper_client::{Client, OneshotWatcher, Stat, WatchedEvent};
 
 use self::beside::Beside;
 use self::single::{Single, watch_absent};
 
-/// How many candidates are read at the same time.
-const CONCURRENT_READS: usize = 32;
+/// How many candidates of one election are read at the same time, if the session lets it.
+const CONCURRENT_READS: usize = 16;
+
+/// How many children a path may have. ZooKeeper's own clients take lists of 1 MiB by default, which is
+/// some twenty thousand names.
+pub(super) const MAX_CHILDREN: usize = 50_000;
 
 /// How often a read begins anew because candidates left while it ran, before it makes do with what
 /// is left. Their leaving has fired a watch, so the next read follows at once.
@@ -42,6 +47,14 @@ pub(super) enum ReadError {
     NoAuth {
         /// The path that was read.
         path: String,
+    },
+    /// The path has more than [`MAX_CHILDREN`] children.
+    #[error("{path} has {count} children")]
+    TooMany {
+        /// The path that was read.
+        path: String,
+        /// How many.
+        count: usize,
     },
     /// ZooKeeper did not answer, or refused for another cause.
     #[error("reading {path} failed")]
@@ -57,6 +70,8 @@ pub(super) enum ReadError {
 /// Reads one election again and again over one connection.
 pub(super) struct Reader {
     client: Arc<Client>,
+    /// One permit for each candidate that is being read, of all elections of the session.
+    reads: Arc<Semaphore>,
     /// The children as last listed, valid while `main` is set.
     children: Vec<String>,
     /// The parent as last listed.
@@ -82,9 +97,10 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(client: Arc<Client>) -> Self {
+    pub(super) fn new(client: Arc<Client>, reads: Arc<Semaphore>) -> Self {
         Self {
             client,
+            reads,
             children: Vec::new(),
             parent: NodeStat::default(),
             members: HashMap::new(),
@@ -151,7 +167,9 @@ impl Reader {
         let mut reading = Box::new(read_election(rules, &snapshot));
         if Beside::exists(rules) {
             let beside = self.beside.get_or_insert_default();
-            beside.complete(&self.client, rules, &mut reading).await?;
+            beside
+                .complete(&self.client, &self.reads, rules, &mut reading)
+                .await?;
         }
         Ok(reading)
     }
@@ -190,6 +208,7 @@ impl Reader {
             if !self.main.is_set() {
                 match self.client.get_and_watch_children(&path).await {
                     Ok((children, stat, watcher)) => {
+                        few(&path, children.len())?;
                         self.main.set(watcher);
                         self.children = children;
                         let stat = node_stat(&stat);
@@ -274,10 +293,13 @@ impl Reader {
             .cloned()
             .collect();
         let client = &self.client;
+        let reads = &self.reads;
         let parent = &rules.spec().path;
         let answers: Vec<_> = stream::iter(unknown)
             .map(|node| async move {
                 let path = child(parent, &node);
+                // Data is decoded as it comes, and goes: there may be a megabyte of it each time.
+                let read = one_of(reads).await;
                 let answer = if all {
                     let answer = client.get_and_watch_data(&path).await;
                     answer.map(|(data, stat, watcher)| (data, stat, Some(watcher)))
@@ -285,6 +307,11 @@ impl Reader {
                     let answer = client.get_data(&path).await;
                     answer.map(|(data, stat)| (data, stat, None))
                 };
+                let answer = answer.map(|(data, stat, watcher)| {
+                    let stat = node_stat(&stat);
+                    (rules.claim(&node, &stat, &data), stat, watcher)
+                });
+                drop(read);
                 match answer {
                     Ok(read) => Ok((node, Some(read), false)),
                     Err(zookeeper_client::Error::NoNode) => Ok((node, None, true)),
@@ -297,14 +324,14 @@ impl Reader {
             .await?;
         for (node, read, left) in answers {
             let member = match read {
-                Some((data, stat, watcher)) => {
+                Some((claim, stat, watcher)) => {
                     if let Some(watcher) = watcher {
                         self.candidates
                             .entry(node.clone())
                             .or_default()
                             .set(watcher);
                     }
-                    self.member(rules, &node, &stat, &data)
+                    self.member(claim, &stat)
                 }
                 None if left => {
                     gone.push(node);
@@ -336,7 +363,8 @@ impl Reader {
         match self.client.get_and_watch_data(&path).await {
             Ok((data, stat, watcher)) => {
                 self.leader.set(watcher);
-                let member = self.member(rules, leader, &stat, &data);
+                let stat = node_stat(&stat);
+                let member = self.member(rules.claim(leader, &stat, &data), &stat);
                 self.members.insert(leader.clone(), member);
             }
             Err(zookeeper_client::Error::NoNode) => return Ok(Some(leader.clone())),
@@ -348,10 +376,9 @@ impl Reader {
         Ok(None)
     }
 
-    fn member(&mut self, rules: &Rules, node: &str, stat: &Stat, data: &[u8]) -> Member {
-        let stat = node_stat(stat);
+    fn member(&mut self, claim: Claim, stat: &NodeStat) -> Member {
         self.newest_member = self.newest_member.max(stat.czxid).max(stat.mzxid);
-        Member::from(rules.claim(node, &stat, data))
+        Member::from(claim)
     }
 
     async fn read_acknowledgement(
@@ -450,6 +477,20 @@ async fn beside_fired(beside: &mut Option<Box<Beside>>) {
         () = beside.breadcrumb.watch.fired() => {}
         () = beside.epoch.watch.fired() => {}
     }
+}
+
+/// Waits until one more candidate may be read. An error would mean that there is no limit any more.
+async fn one_of(reads: &Semaphore) -> Option<SemaphorePermit<'_>> {
+    reads.acquire().await.ok()
+}
+
+/// Refuses a path that has too many children.
+fn few(path: &str, count: usize) -> Result<(), ReadError> {
+    if count <= MAX_CHILDREN {
+        return Ok(());
+    }
+    let path = path.to_owned();
+    Err(ReadError::TooMany { path, count })
 }
 
 fn child(path: &str, name: &str) -> String {

@@ -7,14 +7,15 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::election::Reason;
 use bellwether_election::census::MIRROR_SESSION_TIMEOUT;
 use jiff::Timestamp;
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 use zookeeper_client::{Client, Error, SessionState};
 
 use super::credentials::{Credentials, CredentialsError};
 use super::metrics::{Counted, Metrics};
 use super::reach;
+use super::relay::{Limits, Relay};
 use super::target::Target;
 
 /// The session timeout to ask for. The mirror owns no ephemeral nodes, so nothing depends on its
@@ -23,6 +24,15 @@ const SESSION_TIMEOUT: Duration = Duration::from_millis(MIRROR_SESSION_TIMEOUT a
 
 /// How long to wait for the session to change before a failed sync is tried again.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
+
+/// How long to wait after a server broke a limit before it is connected to again.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(30);
+
+/// A session that lasted this long is opened again at once when it ends.
+const LASTING: Duration = Duration::from_secs(30);
+
+/// How many candidates one session reads at the same time. Each may have data of 1 MiB.
+const CONCURRENT_READS: usize = 16;
 
 /// How often the Secrets of a session that is up are read again.
 const SECRETS_PERIOD: Duration = Duration::from_secs(60);
@@ -47,6 +57,8 @@ pub(super) enum Link {
     Up {
         /// The client to read with.
         client: Arc<Client>,
+        /// One permit for each candidate that is being read, of all elections of the session.
+        reads: Arc<Semaphore>,
     },
     /// It is down.
     Down {
@@ -109,51 +121,131 @@ impl Keeper {
                     Err(_) => return,
                 },
             };
-            match connected {
-                Ok((client, credentials)) => {
-                    retries = backoff();
-                    let session = client.session_id();
-                    info!(ensemble = %self.address, %session, "session opened");
-                    let _counted = Counted::new(&self.metrics.sessions);
-                    tokio::select! {
-                        () = follow(&self.target, &self.address, Arc::new(client), &self.link) => {}
-                        () = changed(&self.kube, &self.target, credentials) => {
-                            info!(ensemble = %self.address, "the Secrets changed");
-                        }
-                        changed = self.presence.changed() => if changed.is_err() { return },
+            let pause = match connected {
+                Ok(opened) => {
+                    let began = Instant::now();
+                    let pause = match self.live(opened).await {
+                        Some(pause) => pause,
+                        None => return,
+                    };
+                    if began.elapsed() >= LASTING {
+                        retries = backoff();
                     }
+                    pause
                 }
-                Err((reason, detail)) => {
-                    let delay = retries.next().unwrap_or(Duration::from_secs(10));
-                    warn!(ensemble = %self.address, detail, ?delay, "no session");
+                Err(Unopened {
+                    reason,
+                    detail,
+                    pause,
+                }) => {
+                    warn!(ensemble = %self.address, detail, "no session");
                     down(&self.link, reason, detail);
-                    tokio::select! {
-                        () = sleep(delay) => {}
-                        changed = self.presence.changed() => if changed.is_err() { return },
-                    }
+                    pause
                 }
+            };
+            let delay = match pause {
+                Pause::None => continue,
+                Pause::Usual => retries.next().unwrap_or(Duration::from_secs(10)),
+                Pause::Complaint => COMPLAINT_PAUSE,
+            };
+            tokio::select! {
+                () = sleep(delay) => {}
+                changed = self.presence.changed() => if changed.is_err() { return },
             }
+        }
+    }
+
+    /// Follows an open session until another one is needed, and tells how long to wait before; `None`
+    /// if `presence` has no sender.
+    async fn live(&mut self, opened: Opened) -> Option<Pause> {
+        let Opened {
+            client,
+            credentials,
+            relay,
+        } = opened;
+        let session = client.session_id();
+        info!(ensemble = %self.address, %session, "session opened");
+        let _counted = Counted::new(&self.metrics.sessions);
+        tokio::select! {
+            () = follow(&self.target, &self.address, Arc::new(client), &self.link) => {
+                Some(Pause::Usual)
+            }
+            () = changed(&self.kube, &self.target, credentials) => {
+                info!(ensemble = %self.address, "the Secrets changed");
+                Some(Pause::None)
+            }
+            complaint = relay.complaint() => {
+                down(&self.link, Reason::ReadFailed, complained(&complaint));
+                Some(Pause::Complaint)
+            }
+            changed = self.presence.changed() => changed.is_ok().then_some(Pause::None),
         }
     }
 }
 
+/// How long to wait before the next session.
+enum Pause {
+    None,
+    Usual,
+    Complaint,
+}
+
+/// An open session.
+struct Opened {
+    client: Client,
+    credentials: Credentials,
+    /// What the session goes through.
+    relay: Relay,
+}
+
+/// Why none is open.
+struct Unopened {
+    reason: Reason,
+    detail: String,
+    pause: Pause,
+}
+
+/// What is told about a server that broke a limit.
+fn complained(complaint: &str) -> String {
+    format!(
+        "{complaint} The operator closed the connection: see whether that is a ZooKeeper server."
+    )
+}
+
 /// Opens a session, or says in a reason and a sentence why none can be opened.
-async fn connect(
-    kube: &kube::Client,
-    target: &Target,
-    address: &str,
-) -> Result<(Client, Credentials), (Reason, String)> {
-    let told = |error: CredentialsError| (error.reason(), error.to_string());
+async fn connect(kube: &kube::Client, target: &Target, address: &str) -> Result<Opened, Unopened> {
+    let told = |error: CredentialsError| Unopened {
+        reason: error.reason(),
+        detail: error.to_string(),
+        pause: Pause::Usual,
+    };
     let credentials = Credentials::read(kube, target).await.map_err(told)?;
-    let connector = credentials.connector().map_err(told)?;
+    let tls = credentials.tls_config().map_err(told)?;
+    let relay = Relay::open(address, tls, Limits::default()).await;
+    let relay = relay.map_err(|error| Unopened {
+        reason: Reason::ReadFailed,
+        detail: format!("The operator cannot listen on loopback: {error}."),
+        pause: Pause::Usual,
+    })?;
+    let connector = credentials.connector();
     let connector = connector.with_session_timeout(SESSION_TIMEOUT);
-    let connected = if credentials.secure() {
-        connector.secure_connect(address).await
-    } else {
-        connector.connect(address).await
+    let connected = tokio::select! {
+        biased;
+        complaint = relay.complaint() => {
+            return Err(Unopened {
+                reason: Reason::ReadFailed,
+                detail: complained(&complaint),
+                pause: Pause::Complaint,
+            });
+        }
+        connected = connector.connect(relay.address()) => connected,
     };
     match connected {
-        Ok(client) => Ok((client, credentials)),
+        Ok(client) => Ok(Opened {
+            client,
+            credentials,
+            relay,
+        }),
         Err(error) => {
             let (reason, mut detail) = unconnected(target, &error);
             if target.connection().is_some()
@@ -161,7 +253,11 @@ async fn connect(
             {
                 detail = format!("{detail} {obstacle}.");
             }
-            Err((reason, detail))
+            Err(Unopened {
+                reason,
+                detail,
+                pause: Pause::Usual,
+            })
         }
     }
 }
@@ -185,6 +281,7 @@ async fn changed(kube: &kube::Client, target: &Target, credentials: Credentials)
 /// Follows the states of a session until it ends.
 async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watch::Sender<Link>) {
     let name = target.name();
+    let reads = Arc::new(Semaphore::new(CONCURRENT_READS));
     let mut states = client.state_watcher();
     let mut state = states.peek_state();
     loop {
@@ -215,7 +312,10 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
                 }
                 synced = client.sync("/") => match synced {
                     Ok(()) => {
-                        link.send_replace(Link::Up { client: client.clone() });
+                        link.send_replace(Link::Up {
+                            client: client.clone(),
+                            reads: reads.clone(),
+                        });
                     }
                     Err(error) => {
                         info!(ensemble = %address, %error, "sync failed");
@@ -280,3 +380,6 @@ fn backoff() -> impl Iterator<Item = Duration> {
         .without_max_times()
         .build()
 }
+
+#[cfg(test)]
+mod tests;

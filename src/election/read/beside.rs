@@ -3,10 +3,13 @@
 
 use bellwether_election::{Claim, Crowd, Member, NodeStat, Reading, Rules};
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::Semaphore;
 use zookeeper_client::Client;
 
 use super::single::{Single, watch_absent};
-use super::{ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, node_stat, restless};
+use super::{
+    ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, few, node_stat, one_of, restless,
+};
 
 /// What was read beside the leader's node, each part valid while its watch is set.
 #[derive(Default)]
@@ -31,6 +34,7 @@ impl Beside {
     pub(super) async fn complete(
         &mut self,
         client: &Client,
+        reads: &Semaphore,
         rules: &Rules,
         reading: &mut Reading,
     ) -> Result<(), ReadError> {
@@ -40,8 +44,9 @@ impl Beside {
             reading.add_epoch(self.epoch.says.as_deref(), self.epoch.zxid);
         }
         if let Some(path) = rules.members_path() {
-            self.read_crowd(client, rules, path).await?;
-            self.read_leader(client, rules, path, reading).await?;
+            self.read_crowd(client, reads, rules, path).await?;
+            self.read_leader(client, reads, rules, path, reading)
+                .await?;
             reading.add_crowd(rules, self.crowd.clone());
         }
         if let Some(path) = rules.breadcrumb_path() {
@@ -56,6 +61,7 @@ impl Beside {
     async fn read_crowd(
         &mut self,
         client: &Client,
+        reads: &Semaphore,
         rules: &Rules,
         path: &str,
     ) -> Result<(), ReadError> {
@@ -65,11 +71,12 @@ impl Beside {
             }
             match client.get_and_watch_children(path).await {
                 Ok((mut names, stat, watcher)) => {
+                    few(path, names.len())?;
                     self.crowd_watch.set(watcher);
                     let count = names.len();
                     names.sort_unstable();
                     self.unread = names.split_off(count.min(rules.max_candidates()));
-                    let members = read_members(client, rules, path, names).await;
+                    let members = read_members(client, reads, rules, path, names).await;
                     let members = members.inspect_err(|_| self.crowd_watch.clear())?;
                     let stat = node_stat(&stat);
                     let claims = members.iter().filter_map(|(_, member)| member.claim());
@@ -105,6 +112,7 @@ impl Beside {
     async fn read_leader(
         &mut self,
         client: &Client,
+        reads: &Semaphore,
         rules: &Rules,
         path: &str,
         reading: &Reading,
@@ -115,7 +123,7 @@ impl Beside {
             return Ok(());
         };
         let names = vec![self.unread[at].clone()];
-        let members = read_members(client, rules, path, names).await?;
+        let members = read_members(client, reads, rules, path, names).await?;
         self.crowd.members.extend(members);
         self.unread.remove(at);
         Ok(())
@@ -126,6 +134,7 @@ impl Beside {
 /// watch.
 async fn read_members(
     client: &Client,
+    reads: &Semaphore,
     rules: &Rules,
     parent: &str,
     names: Vec<String>,
@@ -133,6 +142,7 @@ async fn read_members(
     let answers: Vec<_> = stream::iter(names)
         .map(|name| async move {
             let path = child(parent, &name);
+            let _read = one_of(reads).await;
             match client.get_data(&path).await {
                 Ok((data, stat)) => {
                     let claim = rules.member(&name, &node_stat(&stat), &data);

@@ -1,0 +1,220 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::*;
+
+/// Limits with which a test need not wait.
+fn limits() -> Limits {
+    Limits {
+        frame: 64 * 1024,
+        frame_patience: Duration::from_millis(200),
+        answer_patience: Duration::from_millis(200),
+        connect_patience: Duration::from_secs(5),
+    }
+}
+
+/// A server that takes one connection, grants a session, and then does as it likes.
+pub(in crate::election) async fn server<F>(
+    does: impl FnOnce(TcpStream) -> F + Send + 'static,
+) -> String
+where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await?;
+        frame(&mut stream).await?;
+        stream.write_all(&grant(40_000)).await?;
+        does(stream).await
+    });
+    address
+}
+
+async fn frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(stream.read_i32().await?).unwrap();
+    let mut frame = vec![0; length];
+    stream.read_exact(&mut frame).await?;
+    Ok(frame)
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap();
+    [&length.to_be_bytes(), body].concat()
+}
+
+/// The answer to the request for a session.
+fn grant(timeout: i32) -> Vec<u8> {
+    let mut body = 0_i32.to_be_bytes().to_vec();
+    body.extend(timeout.to_be_bytes());
+    body.extend(7_i64.to_be_bytes());
+    body.extend(16_i32.to_be_bytes());
+    body.extend([1; 16]);
+    body.push(0);
+    framed(&body)
+}
+
+/// An answer without a body to the request of this number, or an event.
+fn answer(xid: i32) -> Vec<u8> {
+    framed(&[&xid.to_be_bytes()[..], &[0; 12]].concat())
+}
+
+fn request(xid: i32) -> Vec<u8> {
+    framed(&[&xid.to_be_bytes()[..], &[0; 4]].concat())
+}
+
+/// A client that has a session.
+async fn client(relay: &Relay) -> TcpStream {
+    let mut client = TcpStream::connect(relay.address()).await.unwrap();
+    client.write_all(&framed(&[0; 45])).await.unwrap();
+    client
+}
+
+/// All that a client is passed until its connection ends.
+async fn rest(mut client: TcpStream) -> usize {
+    let mut rest = Vec::new();
+    let _ = client.read_to_end(&mut rest).await;
+    rest.len()
+}
+
+#[tokio::test]
+async fn a_frame_above_the_limit_is_not_taken() {
+    for announced in [64 * 1024 + 1, i32::MAX, -1] {
+        let sent = Arc::new(AtomicUsize::new(0));
+        let counted = sent.clone();
+        let address = server(move |mut stream: TcpStream| async move {
+            stream.write_i32(announced).await?;
+            loop {
+                stream.write_all(&[0; 4096]).await?;
+                counted.fetch_add(4096, Ordering::Relaxed);
+            }
+        });
+        let relay = Relay::open(&address.await, None, limits()).await.unwrap();
+        let passed = rest(client(&relay).await).await;
+        assert_eq!(passed, grant(0).len(), "nothing of the frame is passed on");
+        let complaint = relay.complaint().await;
+        assert!(complaint.contains(&format!("announces an answer of {announced} bytes")));
+        // What the sockets buffer, and no more: the connection is closed.
+        assert!(sent.load(Ordering::Relaxed) < 16 * 1024 * 1024);
+    }
+}
+
+#[tokio::test]
+async fn a_grant_of_any_size_is_not_taken_and_its_timeout_is_bounded() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let relay = Relay::open(&address, None, limits()).await.unwrap();
+    for (granted, told) in [
+        (0, 1_000),
+        (i32::MIN, 1_000),
+        (5_000, 5_000),
+        (i32::MAX, 60_000),
+    ] {
+        let mut client = client(&relay).await;
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(&grant(granted)).await.unwrap();
+        assert_eq!(framed(&frame(&mut client).await.unwrap()), grant(told));
+    }
+    let client = client(&relay).await;
+    let (mut stream, _) = listener.accept().await.unwrap();
+    stream.write_i32(1024).await.unwrap();
+    assert_eq!(rest(client).await, 0);
+    assert!(
+        relay
+            .complaint()
+            .await
+            .contains("announces an answer of 1024 bytes")
+    );
+}
+
+#[tokio::test]
+async fn an_answer_that_drips_is_not_waited_for() {
+    let address = server(|mut stream: TcpStream| async move {
+        stream.write_i32(1000).await?;
+        loop {
+            stream.write_u8(0).await?;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let relay = Relay::open(&address.await, None, limits()).await.unwrap();
+    let passed = rest(client(&relay).await).await;
+    assert!(passed < grant(0).len() + 1004);
+    assert!(relay.complaint().await.contains("does not finish it"));
+}
+
+#[tokio::test]
+async fn a_server_that_answers_pings_only_is_not_waited_for() {
+    let address = server(|mut stream: TcpStream| async move {
+        frame(&mut stream).await?;
+        loop {
+            stream.write_all(&answer(-2)).await?;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let relay = Relay::open(&address.await, None, limits()).await.unwrap();
+    let mut client = client(&relay).await;
+    client.write_all(&request(1)).await.unwrap();
+    rest(client).await;
+    assert!(relay.complaint().await.contains("does not answer requests"));
+}
+
+#[tokio::test]
+async fn events_are_not_taken_from_a_server_that_takes_nothing() {
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = sent.clone();
+    let address = server(move |mut stream: TcpStream| async move {
+        let events = answer(-1).repeat(1000);
+        loop {
+            stream.write_all(&events).await?;
+            counted.fetch_add(1000, Ordering::Relaxed);
+        }
+    });
+    let relay = Relay::open(&address.await, None, limits()).await.unwrap();
+    let (mut reading, mut writing) = client(&relay).await.into_split();
+    // As the library does, which asks for each unknown event that no more come.
+    let asking = tokio::spawn(async move {
+        let mut asked = 0_usize;
+        loop {
+            let event = frame(&mut reading).await;
+            let asks = framed(&[&9_i32.to_be_bytes()[..], &[0; 60]].concat());
+            if event.is_err() || writing.write_all(&asks).await.is_err() {
+                return asked;
+            }
+            asked += 1;
+        }
+    });
+    assert!(relay.complaint().await.contains("does not answer requests"));
+    let asked = asking.await.unwrap();
+    let sent = sent.load(Ordering::Relaxed);
+    // The sockets hold some, but not all that comes in this time.
+    assert!(asked < 1_000_000, "{asked} of {sent}");
+}
+
+#[tokio::test]
+async fn what_keeps_the_limits_is_passed_on_unchanged() {
+    let most = limits().frame;
+    let address = server(move |mut stream: TcpStream| async move {
+        for _ in 0..20 {
+            let request = frame(&mut stream).await?;
+            let mut body = request[..4].to_vec();
+            body.resize(most, 5);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            stream.write_all(&framed(&body)).await?;
+        }
+        stream.shutdown().await
+    });
+    let within = format!("{}/some/where", address.await);
+    let relay = Relay::open(&within, None, limits()).await.unwrap();
+    let (host, chroot) = relay.address().split_once('/').unwrap();
+    assert_eq!(chroot, "some/where");
+    let mut client = TcpStream::connect(host).await.unwrap();
+    client.write_all(&framed(&[0; 45])).await.unwrap();
+    assert_eq!(framed(&frame(&mut client).await.unwrap()), grant(40_000));
+    for xid in 1..=20 {
+        client.write_all(&request(xid)).await.unwrap();
+        let answer = frame(&mut client).await.unwrap();
+        assert_eq!((answer.len(), &answer[..4]), (most, &xid.to_be_bytes()[..]));
+    }
+    assert_eq!(rest(client).await, 0);
+    let complaint = timeout(Duration::from_millis(1), relay.complaint());
+    assert!(complaint.await.is_err());
+}
