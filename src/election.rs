@@ -17,6 +17,9 @@
 //!   the Secrets that a connection names, [`reach`] finds out why none comes about.
 //! * [`census`] asks the members from where anonymous candidates are connected.
 //! * [`mirror`] follows one election: it reads whenever a watch fired, and tells what it sees.
+//! * [`sighting`] is when the leader was last read: a Lease is renewed, and a Service keeps its address,
+//!   only for as long as that may be believed.
+//! * [`kept`] runs a mirror or a session again that broke off.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
 //! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each
 //!   write, and writes only what differs.
@@ -26,12 +29,14 @@
 //!
 //! What is seen and what the status says about it is decided by the pure crate
 //! `bellwether_election`. Nothing polls: a quiet election costs one read every five minutes and no
-//! write at all.
+//! write at all. Where a Lease or a Service says who leads, the leader's node is read some times a minute
+//! as well.
 
 mod agenda;
 mod census;
 mod credentials;
 mod events;
+mod kept;
 mod metrics;
 mod mirror;
 mod noticed;
@@ -43,6 +48,7 @@ mod read;
 mod registry;
 mod relay;
 mod session;
+mod sighting;
 mod target;
 mod writer;
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bellwether_api::election::DialectType;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::anomaly::Anomaly;
 use crate::decode::{Decoder, Decoding, Identity, member_address};
@@ -116,6 +116,35 @@ impl Reading {
         if self.expires().is_some_and(|end| end <= now) {
             self.verdict = Verdict::NotActive;
         }
+    }
+}
+
+/// For how long a lease whose node is gone is taken for one that is being renewed.
+const RENEWAL: SignedDuration = SignedDuration::from_secs(1);
+
+/// What is known of a leader that leads for a time: kazoo's lease is renewed by deleting the node and
+/// creating it again, so a node that is gone for a moment within that time is no loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tenure {
+    /// Until when it leads, as its data said.
+    end: Option<Timestamp>,
+    /// Since when its node is gone.
+    gone: Option<Timestamp>,
+}
+
+impl Tenure {
+    /// Until when not to tell a reading, because it may show a renewal that is under way; `None` if it
+    /// has to be told now.
+    pub fn holds_back(&mut self, reading: &Reading, now: Timestamp) -> Option<Timestamp> {
+        if reading.exists {
+            let end = reading.expires();
+            *self = Self { end, gone: None };
+            return None;
+        }
+        let gone = *self.gone.get_or_insert(now);
+        let renewed = gone.checked_add(RENEWAL).unwrap_or(Timestamp::MAX);
+        let until = self.end?.min(renewed);
+        (now < until).then_some(until)
     }
 }
 

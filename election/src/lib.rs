@@ -16,7 +16,7 @@
 //! * The order of candidates is that of the library that made them, so the leader shown is the
 //!   one that the library elects.
 //! * The fencing token is the zxid that created the leader's node, or wrote its data where that makes
-//!   it the leader's. It never decreases in a status without the condition `QueueHealthy` saying so.
+//!   it the leader's, as in a node that outlives sessions. It never decreases in a status without the condition `QueueHealthy` saying so.
 //! * While the mirror is blind, nothing that it saw is changed, and nothing is asserted.
 
 mod anomaly;
@@ -31,7 +31,7 @@ mod status;
 mod words;
 
 pub use anomaly::{Anomaly, Common};
-pub use beside::Crowd;
+pub use beside::{Crowd, Tenure};
 pub use decode::{Identity, MAX_IDENTITY};
 pub use dialect::Detection;
 pub use reading::{

@@ -18,12 +18,13 @@ use std::sync::Arc;
 
 use bellwether_api::election::{Leader, LeaderElectionSpec, LeaderElectionStatus};
 use bellwether_api::{LeaderElection, VERSION, labels as names};
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 pub use cast::{Cast, cast};
 pub use labels::{Change, Mark, Roles, changes, marks, patch, role_manager};
-pub use lease::{lease, lease_name, lease_renewal};
-pub use pods::{Binder, Binding, Claimant, PodFacts, Pods};
+pub use lease::{lease, lease_name};
+pub use pods::{Binder, Binding, Claimant, DEFAULT_CONTAINER, PodFacts, Pods};
 pub use report::{Failure, Projection, report};
 pub use service::{SliceOf, service, service_name, slice, slice_name};
 
@@ -34,6 +35,26 @@ pub struct Subject {
     pub object: Arc<LeaderElection>,
     /// Its status as of now, which may not be written yet.
     pub status: Arc<LeaderElectionStatus>,
+    /// When the leader had to run at the latest, where that is known more exactly than the status
+    /// tells: a leader may renew its term.
+    pub owned: Option<Timestamp>,
+    /// Whether the leader was read lately enough for what says that it leads.
+    pub is_confirmed: bool,
+}
+
+/// For how long a Service believes what was read of the leader.
+const SERVICE_BELIEVES: SignedDuration = SignedDuration::from_secs(15);
+
+/// For how long what was read of the leader is believed, where a Lease or a Service says who leads: a
+/// Lease's own duration, or less. The leader is read again three times as often.
+pub fn believed(spec: &LeaderElectionSpec) -> Option<SignedDuration> {
+    let projections = spec.projections.as_ref()?;
+    let lease = projections
+        .lease
+        .as_ref()
+        .map(|lease| SignedDuration::from_secs(lease.lease_duration_seconds.into()));
+    let service = projections.service.as_ref().map(|_| SERVICE_BELIEVES);
+    lease.into_iter().chain(service).min()
 }
 
 impl Subject {
@@ -67,9 +88,17 @@ impl Subject {
         leader.filter(|leader| leader.acknowledged != Some(false))
     }
 
-    /// Whether the mirror cannot see.
+    /// When the leader had to run at the latest, if that is known.
+    pub fn owned(&self) -> Option<Timestamp> {
+        let acquired = self
+            .leader()
+            .and_then(|leader| leader.acquire_time.as_ref());
+        self.owned.or(acquired.map(|time| time.0))
+    }
+
+    /// Whether the mirror cannot see, or has not looked for too long.
     pub fn is_stale(&self) -> bool {
-        self.status.stale_since.is_some()
+        self.status.stale_since.is_some() || !self.is_confirmed
     }
 
     /// Whether an object is one that was made for this election.

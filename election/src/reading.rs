@@ -23,6 +23,8 @@ pub struct NodeStat {
     pub pzxid: i64,
     /// When it was created, in milliseconds since 1970, by the server's clock.
     pub ctime: i64,
+    /// When its data was last written, in milliseconds since 1970, by the server's clock.
+    pub mtime: i64,
     /// The session that owns it, or 0 if it is not ephemeral.
     pub ephemeral_owner: i64,
     /// How many children it has.
@@ -33,6 +35,15 @@ impl NodeStat {
     /// The newest transaction that the stat reflects.
     pub fn newest(&self) -> i64 {
         self.czxid.max(self.mzxid).max(self.pzxid)
+    }
+
+    /// The transaction that made its owner the leader, where the node alone makes one: an ephemeral node
+    /// has one owner for its whole life, and the owner of another one is who wrote its data last.
+    pub(crate) fn owned_by(&self) -> i64 {
+        match self.ephemeral_owner {
+            0 => self.czxid.max(self.mzxid),
+            _ => self.czxid,
+        }
     }
 }
 
@@ -46,6 +57,9 @@ pub struct Claim {
     pub token: i64,
     /// When it was created, by the server's clock; `None` if that is no valid time.
     pub created: Option<Timestamp>,
+    /// When its owner had to run at the latest, by the server's clock: when it created an ephemeral
+    /// node, or last wrote one that outlives sessions.
+    pub owned: Option<Timestamp>,
     /// The session that owns it, or 0 if it is not ephemeral.
     pub session: i64,
     /// Who the candidate is.

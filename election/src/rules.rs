@@ -303,11 +303,11 @@ impl Rules {
         // Whoever ought to say until when it leads and does not might lead for ever.
         let leads = marked && (expiry.is_none() || expires.is_some());
         let all_lead = self.dialect() == Some(DialectType::ClickHouse) && all_lead(data);
-        let marked_candidate = self.marks() && self.place() == Place::Queue;
-        let token = if marked_candidate {
-            stat.mzxid
-        } else {
-            stat.czxid
+        let token = match self.place() {
+            Place::Queue if self.marks() => stat.mzxid,
+            // In a queue the order of creation decides, whoever writes what later.
+            Place::Queue | Place::Unknown => stat.czxid,
+            Place::Node => stat.owned_by(),
         };
         let claim = self.read(decoding, name, id, stat, data);
         Claim {
@@ -331,7 +331,10 @@ impl Rules {
             .dialect
             .as_ref()
             .map_or(&text, |dialect| &dialect.registration);
-        self.read(decoding, last_name(path), None, stat, data)
+        Claim {
+            token: stat.owned_by(),
+            ..self.read(decoding, last_name(path), None, stat, data)
+        }
     }
 
     pub(crate) fn read(
@@ -343,6 +346,11 @@ impl Rules {
         data: &[u8],
     ) -> Claim {
         let session = stat.ephemeral_owner;
+        let time = |millisecond| jiff::Timestamp::from_millisecond(millisecond).ok();
+        let owned = match session {
+            0 => stat.ctime.max(stat.mtime),
+            _ => stat.ctime,
+        };
         let node = Node {
             name,
             id,
@@ -352,7 +360,8 @@ impl Rules {
         Claim {
             czxid: stat.czxid,
             token: stat.czxid,
-            created: jiff::Timestamp::from_millisecond(stat.ctime).ok(),
+            created: time(stat.ctime),
+            owned: time(owned),
             session,
             identity: Identity::decode(decoding, node),
             leads: true,

@@ -101,9 +101,19 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
         &fresh
     };
     let addresses = Addresses { reading, old };
-    let leader = reading.leader().map(|seat| Leader {
-        client_address: addresses.of(seat),
-        ..leader(seat, reading.acknowledged)
+    let leader = reading.leader().map(|seat| {
+        let now = Leader {
+            client_address: addresses.of(seat),
+            ..leader(seat, reading.acknowledged)
+        };
+        match old.leader.as_ref().filter(|old| goes_on(old, &now, seat)) {
+            Some(old) => Leader {
+                fencing_token: old.fencing_token.clone(),
+                acquire_time: old.acquire_time.clone(),
+                ..now
+            },
+            None => now,
+        }
     });
     let mut new = LeaderElectionStatus {
         dialect: dialect.map(str::to_owned),
@@ -114,6 +124,7 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
                 client_address: addresses.of(seat),
                 ..candidate(at, seat)
             })
+            .map(|candidate| renewed(candidate, leader.as_ref(), old))
             .collect(),
         candidate_count: bounded(reading.candidate_count),
         unmatched_children: bounded(reading.unmatched),
@@ -130,8 +141,8 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     let known = before.clone().or_else(|| old.previous_leader.clone());
     match &leader {
         Some(leader) if known.as_ref().is_some_and(|known| same_term(known, leader)) => {
-            // The same node, so the same term. New data in an ephemeral node is the same client
-            // under another name; in a node that outlives sessions it may be another client.
+            // The same node, so the same term. New data in it is the same client under another name,
+            // unless the node outlives sessions and stands in a queue: then it may be another client.
             let renamed = leader.session_id.is_none()
                 && known.is_some_and(|known| known.identity != leader.identity);
             new.leader_transitions = old.leader_transitions.saturating_add(i32::from(renamed));
@@ -160,14 +171,14 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     new.max_fencing_token = token
         .max(number(old.max_fencing_token.as_deref()))
         .map(|token| token.to_string());
-    let goes_on = |known: &Leader| {
+    let same = |known: &Leader| {
         leader
             .as_ref()
             .is_some_and(|leader| same_term(&previous(known), leader))
     };
     let counted = old
         .watchers
-        .filter(|_| old.leader.as_ref().is_some_and(goes_on));
+        .filter(|_| old.leader.as_ref().is_some_and(same));
     new.watchers = reading.watchers.map(bounded).or(counted);
     new.history = history::recorded(new.history, leader.as_ref(), now);
     new.leader = leader;
@@ -203,14 +214,12 @@ fn tell_projection(
         return;
     };
     leader.pod = match projection {
-        Some(projection) if projection.node.as_ref() == Some(&leader.node) => {
-            projection.pod.clone()
-        }
+        Some(projection) if projection.is_of(leader) => projection.pod.clone(),
         Some(_) => None,
         None => old
             .leader
             .as_ref()
-            .filter(|old| old.node == leader.node)
+            .filter(|old| old.node == leader.node && old.fencing_token == leader.fencing_token)
             .and_then(|old| old.pod.clone()),
     };
 }
@@ -264,7 +273,7 @@ fn leader(seat: &Seat, acknowledged: Option<bool>) -> Leader {
         identity_source: identity.source,
         node: bounded_name(&seat.node),
         session_id: session(seat),
-        acquire_time: claim.and_then(|claim| claim.created).map(MicroTime),
+        acquire_time: claim.and_then(|claim| claim.owned).map(MicroTime),
         address: identity.address,
         epoch: identity.epoch,
         fencing_token: claim.map(|claim| claim.token.to_string()),
@@ -355,12 +364,54 @@ fn same_term(known: &PreviousLeader, leader: &Leader) -> bool {
         }
 }
 
+/// Whether a leader whose node does not belong to a session goes on leading although its token is
+/// larger now: the same client wrote its node again, or renewed a lease by deleting and creating its
+/// node while the lease ran. Such a term keeps the token that it began with.
+fn goes_on(old: &Leader, leader: &Leader, seat: &Seat) -> bool {
+    let Some(claim) = seat.member.claim() else {
+        return false;
+    };
+    let lasts = old.session_id.is_none() && leader.session_id.is_none();
+    let token = number(old.fencing_token.as_deref());
+    let is_same_node = token.is_some_and(|token| claim.czxid <= token && token <= claim.token);
+    let is_renewed = claim.expires.is_some() && token.is_some_and(|token| token <= claim.token);
+    lasts
+        && old.node == leader.node
+        && old.identity == leader.identity
+        && (is_same_node || is_renewed)
+}
+
+/// A candidate as it was before, if only its node is another one: the leader's, which renewed its term.
+fn renewed(new: Candidate, leader: Option<&Leader>, old: &LeaderElectionStatus) -> Candidate {
+    let token = |leader: Option<&Leader>| leader.map(|leader| leader.fencing_token.clone());
+    let goes_on = leader.is_some_and(|leader| leader.node == new.node)
+        && token(leader) == token(old.leader.as_ref());
+    let known = old.candidates.iter().find(|known| known.node == new.node);
+    match known.filter(|known| goes_on && known.identity == new.identity) {
+        Some(known) => Candidate {
+            czxid: known.czxid.clone(),
+            create_time: known.create_time.clone(),
+            ..new
+        },
+        None => new,
+    }
+}
+
+/// Whether a consumer that compares tokens would take this leader for an earlier one: its token is
+/// smaller than one that was seen, or the one of the leader before.
 fn regressed(status: &LeaderElectionStatus) -> bool {
-    let token = status
-        .leader
-        .as_ref()
-        .and_then(|leader| number(leader.fencing_token.as_deref()));
-    token.is_some_and(|token| Some(token) < number(status.max_fencing_token.as_deref()))
+    let Some(leader) = &status.leader else {
+        return false;
+    };
+    let Some(token) = number(leader.fencing_token.as_deref()) else {
+        return false;
+    };
+    let before = status.previous_leader.as_ref();
+    let shared = before.is_some_and(|before| {
+        number(before.fencing_token.as_deref()) == Some(token)
+            && (before.identity != leader.identity || before.node != leader.node)
+    });
+    shared || Some(token) < number(status.max_fencing_token.as_deref())
 }
 
 fn number(text: Option<&str>) -> Option<i64> {

@@ -317,7 +317,7 @@ fn queue(reading: &Reading, status: &LeaderElectionStatus, regressed: bool) -> N
             .and_then(|leader| leader.fencing_token.as_deref());
         let largest = status.max_fencing_token.as_deref();
         let what = format!(
-            "The leader's fencing token {} is smaller than {}, which an earlier leader had.",
+            "The leader's fencing token {} is not larger than {}, which an earlier leader had.",
             token.unwrap_or_default(),
             largest.unwrap_or_default(),
         );

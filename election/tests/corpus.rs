@@ -68,6 +68,7 @@ impl Znode {
             mzxid: self.mzxid.unwrap_or(self.czxid),
             pzxid: self.czxid,
             ctime: 1_800_000_000_000 + self.czxid,
+            mtime: 1_800_000_000_000 + self.mzxid.unwrap_or(self.czxid),
             ephemeral_owner: self.session,
             children: 0,
         }

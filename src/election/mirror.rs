@@ -9,7 +9,11 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::Reason;
-use bellwether_election::{Anomaly, Blindness, InvalidSpec, Place, Reading, Rules, Sight, Verdict};
+use bellwether_election::projection::believed;
+use bellwether_election::{
+    Anomaly, Blindness, InvalidSpec, Place, Reading, Rules, Sight, Tenure, Verdict,
+};
+use futures::FutureExt;
 use futures::future::OptionFuture;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -19,10 +23,12 @@ use zookeeper_client::Client;
 
 use super::Key;
 use super::census::Census;
+use super::kept::{PAUSE, kept};
 use super::metrics::{Counted, Metrics, Outcome};
 use super::noticed::Noticed;
-use super::read::{MAX_CHILDREN, ReadError, Reader};
+use super::read::{Confirmed, Confirmer, MAX_CHILDREN, ReadError, Reader};
 use super::session::Link;
+use super::sighting::Sighting;
 use super::writer::{Note, Seen};
 
 /// How long a lost connection is not told: while an ensemble rolls, clients move to another member
@@ -61,6 +67,7 @@ const OLDER_READS: u32 = 5;
 const OLDER_PAUSE: Duration = Duration::from_millis(500);
 
 /// One election to follow.
+#[derive(Clone)]
 pub(super) struct Mirror {
     pub(super) key: Key,
     pub(super) uid: String,
@@ -72,13 +79,36 @@ pub(super) struct Mirror {
     pub(super) newest: i64,
     /// What the members say of their clients, if Bellwether runs the ensemble.
     pub(super) census: Option<Census>,
+    /// When the leader was last read.
+    pub(super) sighting: Sighting,
     pub(super) notes: mpsc::Sender<Note>,
     pub(super) metrics: Metrics,
 }
 
 impl Mirror {
+    /// Follows the election as [`run`](Self::run) does, and does so again when that breaks off.
+    pub(super) async fn keep(self: Box<Self>, link: watch::Receiver<Link>) {
+        let what = format!("the mirror of {}", self.key);
+        let mirror = self.clone();
+        let again = link.clone();
+        let run = move || mirror.clone().run(link.clone()).boxed();
+        let tell = move |pause: Duration| {
+            again.borrow().doubt();
+            let blindness = Blindness {
+                reason: Reason::ReadFailed,
+                detail: format!(
+                    "The mirror of this election broke off by a defect of the operator, whose log says more. It is started again in {pause:?}."
+                ),
+                since: Timestamp::now(),
+            };
+            let mirror = self.clone();
+            async move { mirror.tell(Sight::Blind(blindness), Noticed::now()).await }.boxed()
+        };
+        kept(&what, PAUSE, run, tell).await;
+    }
+
     /// Follows the election until dropped, or until the keeper of the session is gone.
-    pub(super) async fn run(mut self: Box<Self>, mut link: watch::Receiver<Link>) {
+    async fn run(mut self: Box<Self>, mut link: watch::Receiver<Link>) {
         let _counted = Counted::new(&self.metrics.elections);
         let mut rules = match Rules::new(self.spec.clone(), self.detected.as_deref()) {
             Ok(rules) => rules,
@@ -108,7 +138,7 @@ impl Mirror {
     /// Does what the state of the session asks for, until that changes.
     async fn live(&mut self, link: Link, rules: &mut Rules) {
         let (grace, blindness) = match link {
-            Link::Up { client, reads } => return self.follow(client, reads, rules).await,
+            Link::Up { client, reads, .. } => return self.follow(client, reads, rules).await,
             Link::Starting => {
                 let name = self.spec.holder();
                 let detail = format!("No session to {name} is open yet.");
@@ -153,7 +183,10 @@ impl Mirror {
         let mut failures = Failures::default();
         let mut older = 0;
         let mut noticed = Noticed::now();
+        let mut tenure = Tenure::default();
+        let believed = believed(&self.spec).and_then(|period| Duration::try_from(period).ok());
         loop {
+            let asked = (Instant::now(), Timestamp::now());
             // What runs for a moment only is boxed: there are thousands of mirrors, and most wait.
             match Box::pin(reader.read(rules).instrument(noticed.reading())).await {
                 Ok(mut reading) => {
@@ -175,6 +208,18 @@ impl Mirror {
                     older = 0;
                     failures = Failures::default();
                     self.newest = reading.zxid;
+                    self.sighting.renew(asked);
+                    if let Some(until) = tenure.holds_back(&reading, Timestamp::now()) {
+                        let left = Duration::try_from(until.duration_since(Timestamp::now()));
+                        tokio::select! {
+                            () = reader.changed() => {}
+                            () = sleep(left.unwrap_or_default()) => {}
+                        }
+                        continue;
+                    }
+                    let confirming = believed
+                        .filter(|_| reading.leader().is_some())
+                        .map(|period| (period / 3, Confirmed::of(rules, &reading)));
                     let resync = self.resync(&reading);
                     let open = self.census.clone().and_then(|census| {
                         let open = Open::of(&reading, rules.place(), census)?;
@@ -186,9 +231,17 @@ impl Mirror {
                         let completed = self.complete(open, reading);
                         Box::pin(completed)
                     });
+                    let confirmed = confirming.map(|(period, leader)| {
+                        let confirmed = self.confirm(reader.confirmer(), leader, period);
+                        Box::pin(confirmed)
+                    });
                     noticed = tokio::select! {
                         Some(()) = OptionFuture::from(completed) => Noticed::now(),
                         () = reader.changed() => Noticed::event(&self.key),
+                        Some(()) = OptionFuture::from(confirmed) => {
+                            reader.forget();
+                            Noticed::now()
+                        }
                         () = sleep(resync) => {
                             reader.forget();
                             Noticed::now()
@@ -226,6 +279,30 @@ impl Mirror {
             }
         }
         std::future::pending().await
+    }
+
+    /// Reads the leader again and again, and tells each time that it leads. Returns when it does not, or
+    /// when that cannot be read.
+    async fn confirm(&self, confirmer: Confirmer, leader: Option<Confirmed>, period: Duration) {
+        loop {
+            sleep(period).await;
+            let Some(leader) = &leader else { return };
+            let asked = (Instant::now(), Timestamp::now());
+            match confirmer.confirm(leader).await {
+                Ok(true) => {
+                    self.sighting.renew(asked);
+                    let _ = self.notes.send(Note::Confirmed(self.key.clone())).await;
+                }
+                Ok(false) => {
+                    info!(election = %self.key, "the leader changed without an event");
+                    return;
+                }
+                Err(error) => {
+                    debug!(election = %self.key, %error, "the leader cannot be confirmed");
+                    return;
+                }
+            }
+        }
     }
 
     /// Tells that a read failed, unless it is likely to succeed at once or the session's keeper
@@ -277,6 +354,7 @@ impl Mirror {
             uid: self.uid.clone(),
             generation: self.generation,
             sight,
+            sighting: self.sighting.clone(),
             noticed,
         });
         async move {

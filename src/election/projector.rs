@@ -23,6 +23,7 @@ use bellwether_election::projection::{Cast, Subject};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -36,6 +37,7 @@ use self::roster::Rosters;
 use self::traces::Traces;
 use super::metrics::Metrics;
 use super::registry::Task;
+use super::sighting::Sighting;
 use super::writer::{Note, View, key_of};
 use super::{Key, Scope};
 
@@ -119,7 +121,7 @@ impl Projector {
         }
     }
 
-    /// Works until nobody can tell anything any more.
+    /// Works until nobody can tell anything any more, or one of the watches ends.
     pub(super) async fn run(mut self, mut views: mpsc::UnboundedReceiver<View>) {
         let mut lease = self.tools.lease.clone();
         let mut lease_watched = true;
@@ -136,7 +138,13 @@ impl Projector {
                 Some(fact) = self.facts_inbox.recv() => self.learn(fact),
                 Some(end) = self.jobs.next() => self.finish(end).await,
                 changed = lease.changed(), if lease_watched => lease_watched = changed.is_ok(),
-                _ = sweep.tick() => self.sweep(),
+                _ = sweep.tick() => {
+                    if self.watches.iter().any(Task::is_over) || self.rosters.is_over() {
+                        warn!("a watch of what elections are projected to ended");
+                        return;
+                    }
+                    self.sweep();
+                }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
             self.start_due();
@@ -168,6 +176,8 @@ impl Projector {
             View::Election {
                 object,
                 status,
+                sighting,
+                owned,
                 noticed,
             } => {
                 let key = key_of(&object);
@@ -176,10 +186,13 @@ impl Projector {
                 self.elections.insert(uid, object.clone());
                 let entry = match self.entries.get_mut(&key) {
                     Some(entry) => {
-                        let same = entry.status == status && entry.object.spec == object.spec;
+                        let same = entry.status == status
+                            && entry.owned == owned
+                            && entry.object.spec == object.spec;
                         let respecified = entry.object.spec != object.spec;
                         entry.object = object;
                         entry.status = status;
+                        entry.sighting = sighting.clone();
                         if same {
                             return;
                         }
@@ -194,6 +207,8 @@ impl Projector {
                         self.entries.entry(key.clone()).or_insert(entry)
                     }
                 };
+                entry.sighting = sighting;
+                entry.owned = owned;
                 entry.noticed = entry.noticed.take().or(noticed);
                 let roster = match &entry.roster {
                     Some(Ok(roster)) => Some(roster),
@@ -203,6 +218,7 @@ impl Projector {
                     .assign(&key, roster, &self.tools.client, &self.facts);
                 self.schedule(&key, Instant::now());
             }
+            View::Confirmed(key) => self.schedule(&key, Instant::now()),
             View::Gone { key, uid } => {
                 self.elections.remove(&uid);
                 self.forget(&key);
@@ -320,10 +336,8 @@ impl Projector {
             return;
         }
         self.traces.outdate(&uid, &mut entry.objects);
-        let subject = entry.status.clone().map(|status| Subject {
-            object: entry.object.clone(),
-            status,
-        });
+        let subject = entry.subject(Instant::now());
+        let read = entry.sighting.as_ref().map(Sighting::time);
         let needs_pods = projections.is_some_and(|projections| projections.need_pods());
         let people = match (&subject, needs_pods) {
             (Some(subject), true) => entry.cast(subject, &self.rosters),
@@ -350,6 +364,7 @@ impl Projector {
         let job = Job {
             object: entry.object.clone(),
             subject: subject.clone(),
+            read: read.unwrap_or_else(Timestamp::now),
             cast,
             marks,
             owned,
@@ -410,7 +425,7 @@ impl Projector {
                     false => objects,
                 };
                 let now = Instant::now();
-                let mut next = entry.renewal(now);
+                let mut next = entry.doubt(now);
                 if failures.is_empty() {
                     entry.failures = 0;
                     if let (Some(noticed), true) = (entry.noticed.take(), writes > 0) {

@@ -47,6 +47,11 @@ impl Publisher {
         Self(publisher)
     }
 
+    /// Whether nothing is published any more, because the task that does it broke off.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_closed()
+    }
+
     /// Has an event published, when its turn comes. An event that cannot be published is lost.
     pub(super) fn publish(&self, about: ObjectReference, event: Event) {
         if let Err(lost) = self.0.try_send((about, event)) {

@@ -8,6 +8,7 @@
 //! leads, all of them are, up to a limit.
 
 mod beside;
+mod confirm;
 mod single;
 
 use std::collections::HashMap;
@@ -26,6 +27,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use zookeeper_client::{Client, OneshotWatcher, Stat, WatchedEvent};
 
 use self::beside::Beside;
+pub(super) use self::confirm::{Confirmed, Confirmer};
 use self::single::{Single, watch_absent};
 
 /// How many candidates of one election are read at the same time, if the session lets it.
@@ -127,6 +129,11 @@ impl Reader {
         self.registration.watch.clear();
         self.candidates.clear();
         self.beside = None;
+    }
+
+    /// Reads leaders again over the same connection.
+    pub(super) fn confirmer(&self) -> Confirmer {
+        Confirmer::new(self.client.clone(), self.reads.clone())
     }
 
     /// Waits until the server has caught up with the leader of the ensemble.
@@ -503,6 +510,7 @@ fn node_stat(stat: &Stat) -> NodeStat {
         mzxid: stat.mzxid,
         pzxid: stat.pzxid,
         ctime: stat.ctime,
+        mtime: stat.mtime,
         ephemeral_owner: stat.ephemeral_owner,
         children: stat.num_children,
     }

@@ -16,6 +16,7 @@ use super::census::Census;
 use super::metrics::Metrics;
 use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
+use super::sighting::Sighting;
 use super::target::Target;
 use super::writer::{Note, key_of, slim};
 use super::{Key, Scope};
@@ -66,6 +67,13 @@ struct Session {
 
 /// A task that ends when this is dropped.
 pub(super) struct Task(pub(super) AbortHandle);
+
+impl Task {
+    /// Whether it ended, as none does by itself but by a defect.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.is_finished()
+    }
+}
 
 impl Drop for Task {
     fn drop(&mut self) {
@@ -175,11 +183,12 @@ impl Registry {
                 .and_then(|status| status.dialect.clone()),
             newest: observed.and_then(|zxid| zxid.parse().ok()).unwrap_or(0),
             census,
+            sighting: Sighting::new(),
             notes: self.notes.clone(),
             metrics: self.metrics.clone(),
         });
         info!(election = %key, path = %spec.path, dialect = spec.dialect.type_.as_str(), "mirrored");
-        let task = Task(tokio::spawn(mirror.run(link)).abort_handle());
+        let task = Task(tokio::spawn(mirror.keep(link)).abort_handle());
         let running = Running {
             uid,
             generation: object.metadata.generation,

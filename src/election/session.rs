@@ -6,13 +6,15 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::election::Reason;
 use bellwether_election::census::MIRROR_SESSION_TIMEOUT;
+use futures::FutureExt;
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 use zookeeper_client::{Client, Error, SessionState};
 
 use super::credentials::{Credentials, CredentialsError};
+use super::kept::{PAUSE, kept};
 use super::metrics::{Counted, Metrics};
 use super::reach;
 use super::relay::{Limits, Relay};
@@ -33,6 +35,9 @@ const LASTING: Duration = Duration::from_secs(30);
 
 /// How many candidates one session reads at the same time. Each may have data of 1 MiB.
 const CONCURRENT_READS: usize = 16;
+
+/// How long a session that is doubted may take to answer.
+const SYNC_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often the Secrets of a session that is up are read again.
 const SECRETS_PERIOD: Duration = Duration::from_secs(60);
@@ -59,6 +64,8 @@ pub(super) enum Link {
         client: Arc<Client>,
         /// One permit for each candidate that is being read, of all elections of the session.
         reads: Arc<Semaphore>,
+        /// Where to say that the session may be broken.
+        doubts: Arc<Notify>,
     },
     /// It is down.
     Down {
@@ -71,7 +78,17 @@ pub(super) enum Link {
     },
 }
 
+impl Link {
+    /// Has the session looked after, since something that used it broke off.
+    pub(super) fn doubt(&self) {
+        if let Self::Up { doubts, .. } = self {
+            doubts.notify_one();
+        }
+    }
+}
+
 /// What is needed to keep a session.
+#[derive(Clone)]
 pub(super) struct Keeper {
     /// What the session is opened to, and as whom.
     pub(super) target: Target,
@@ -87,11 +104,27 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
+    /// Keeps the session as [`run`](Self::run) does, and does so again when that breaks off.
+    pub(super) async fn keep(self) {
+        let what = format!("the session to {}", self.address);
+        let link = self.link.clone();
+        let name = self.target.name().to_owned();
+        let run = move || self.clone().run().boxed();
+        let tell = move |pause: Duration| {
+            let detail = format!(
+                "The session to {name} broke off by a defect of the operator, whose log says more. Another one is opened in {pause:?}."
+            );
+            down(&link, Reason::Disconnected, detail);
+            std::future::ready(()).boxed()
+        };
+        kept(&what, PAUSE, run, tell).await;
+    }
+
     /// Keeps the session and says in `link` whether it is up.
     ///
     /// Every time that the session connects or reconnects, `link` changes: whoever reads must then
     /// read everything again. Runs until it is dropped, or until `presence` has no sender.
-    pub(super) async fn keep(mut self) {
+    async fn run(mut self) {
         let mut retries = backoff();
         loop {
             let present = self.presence.borrow_and_update().clone();
@@ -282,6 +315,7 @@ async fn changed(kube: &kube::Client, target: &Target, credentials: Credentials)
 async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watch::Sender<Link>) {
     let name = target.name();
     let reads = Arc::new(Semaphore::new(CONCURRENT_READS));
+    let doubts = Arc::new(Notify::new());
     let mut states = client.state_watcher();
     let mut state = states.peek_state();
     loop {
@@ -315,6 +349,7 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
                         link.send_replace(Link::Up {
                             client: client.clone(),
                             reads: reads.clone(),
+                            doubts: doubts.clone(),
                         });
                     }
                     Err(error) => {
@@ -327,7 +362,19 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
                 },
             }
         }
-        state = states.changed().await;
+        state = tokio::select! {
+            changed = states.changed() => changed,
+            () = doubts.notified() => match timeout(SYNC_PATIENCE, client.sync("/")).await {
+                Ok(Ok(())) => state,
+                // The task of the library that serves the session is gone, or does not answer; it says
+                // so in no other way.
+                _ => {
+                    let detail = format!("The session to {name} does not answer any more.");
+                    down(link, Reason::Disconnected, detail);
+                    return;
+                }
+            },
+        };
     }
 }
 

@@ -33,6 +33,7 @@ use super::metrics::{Metrics, Outcome};
 use super::noticed::Noticed;
 use super::pace::Pace;
 use super::publisher::Publisher;
+use super::sighting::Sighting;
 use crate::lease::Held;
 
 /// How many writes may be under way at the same time.
@@ -59,6 +60,8 @@ pub(super) enum Note {
     Gone(Key),
     /// What a mirror sees.
     Seen(Box<Seen>),
+    /// The leader was read again, and leads.
+    Confirmed(Key),
     /// What became of the projections.
     Projected(Box<Projected>),
 }
@@ -71,6 +74,8 @@ pub(super) struct Seen {
     pub(super) uid: String,
     pub(super) generation: Option<i64>,
     pub(super) sight: Sight,
+    /// When the leader was last read, from now on.
+    pub(super) sighting: Sighting,
     /// When the event came that made the mirror look.
     pub(super) noticed: Noticed,
 }
@@ -93,9 +98,15 @@ pub(super) enum View {
         object: Arc<LeaderElection>,
         /// Its status as of now, written or not, if it has projections and was seen.
         status: Option<Arc<LeaderElectionStatus>>,
+        /// When its leader was last read, if that is known.
+        sighting: Option<Sighting>,
+        /// When the leader had to run at the latest, if that is known.
+        owned: Option<Timestamp>,
         /// When the event came that made the mirror look, if it is why this is told.
         noticed: Option<Noticed>,
     },
+    /// The leader of the election was read again, and leads.
+    Confirmed(Key),
     /// The election is gone; another one may have its name.
     Gone {
         /// Its name.
@@ -147,6 +158,8 @@ struct Entry {
     object: Arc<LeaderElection>,
     /// What a mirror sees, and the generation that it was started for.
     seen: Option<(Option<i64>, Sight)>,
+    /// When the leader was last read.
+    sighting: Option<Sighting>,
     projected: Option<Projected>,
     /// When the first event came that is not written yet.
     noticed: Option<Noticed>,
@@ -202,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// Writes until nobody can send notes any more.
+    /// Writes until nobody can send notes any more, or events cannot be published.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Note>) {
         let mut lease = self.lease.clone();
         let mut lease_watched = true;
@@ -221,6 +234,9 @@ impl Writer {
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
             self.write_due();
+            if self.publisher.is_over() {
+                return;
+            }
         }
     }
 
@@ -255,6 +271,7 @@ impl Writer {
             Note::Gone(key) => {
                 self.forget(&key);
             }
+            Note::Confirmed(key) => self.tell(View::Confirmed(key)),
             Note::Projected(projected) => {
                 let Some(entry) = self.entries.get_mut(&projected.key) else {
                     return;
@@ -276,6 +293,7 @@ impl Writer {
                 let noticed = seen.noticed;
                 entry.noticed.get_or_insert_with(|| noticed.clone());
                 entry.seen = Some((seen.generation, seen.sight));
+                entry.sighting = Some(seen.sighting);
                 if entry.object.spec.projections.is_some() {
                     self.show(&key, Some(noticed));
                 }
@@ -295,6 +313,8 @@ impl Writer {
         self.tell(View::Election {
             object: entry.object.clone(),
             status,
+            sighting: entry.sighting.clone(),
+            owned: entry.owned(),
             noticed,
         });
     }
@@ -454,6 +474,7 @@ impl Entry {
         Self {
             object,
             seen: None,
+            sighting: None,
             projected: None,
             noticed: None,
             pace: Pace::new(GAP, BURST),
@@ -467,6 +488,14 @@ impl Entry {
     fn replace(&mut self, object: Arc<LeaderElection>, metrics: &Metrics) {
         metrics.replaced(self.object.status.as_ref(), object.status.as_ref());
         self.object = object;
+    }
+
+    /// When the leader that is seen had to run at the latest.
+    fn owned(&self) -> Option<Timestamp> {
+        match self.seen.as_ref()? {
+            (_, Sight::Seen(reading)) => reading.leader()?.member.claim()?.owned,
+            (_, Sight::Blind(_)) => None,
+        }
     }
 
     /// The status that the object should have, if it has another one.

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use bellwether_api::election::Candidate;
+
 use super::{Binder, Binding, Claimant, PodFacts, Pods, Roles, Subject};
 
 /// The pods of an election's candidates.
@@ -33,6 +35,7 @@ pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
             identity: &leader.identity,
             address: leader.address.as_deref(),
             connection: connection(leader.client_address.as_deref()),
+            owned: subject.owned(),
         };
         binder.bind(&claimant, pods)
     });
@@ -42,16 +45,25 @@ pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
     };
     let projections = subject.spec().projections.as_ref();
     let labels = projections.and_then(|projections| projections.pod_labels.as_ref());
+    let leads = |candidate: &Candidate| {
+        subject
+            .leader()
+            .is_some_and(|leader| leader.node == candidate.node)
+    };
     let roles = labels.map(|labels| {
         let candidates = subject.status.candidates.iter().filter_map(|candidate| {
             let claimant = Claimant {
                 identity: &candidate.identity,
                 address: candidate.address.as_deref(),
                 connection: connection(candidate.client_address.as_deref()),
+                owned: match leads(candidate) {
+                    true => subject.owned(),
+                    false => candidate.create_time.as_ref().map(|time| time.0),
+                },
             };
             match binder.bind(&claimant, pods) {
                 Binding::Pod(name) => pods.get(&name),
-                Binding::NotFound | Binding::Ambiguous(_) => None,
+                Binding::NotFound | Binding::Younger(_) | Binding::Ambiguous(_) => None,
             }
         });
         Roles::new(labels, pod, candidates)

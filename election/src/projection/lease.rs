@@ -15,13 +15,14 @@ pub fn lease_name<'a>(election: &'a str, projection: &'a LeaseProjection) -> &'a
 
 /// What has to be done about the Lease that exists under the name of the election's.
 ///
-/// While the mirror is blind it is left alone, so that it expires. It is renewed when a third of its
-/// duration has passed, and with every other change.
+/// While the mirror is blind it is left alone, so that it expires. `read` is when the leader was last read,
+/// and from then it runs, so that it never says for longer than its duration what was not read again. It
+/// is renewed by what was read a quarter of its duration later, and with every other change.
 pub fn lease(
     subject: &Subject,
     projection: &LeaseProjection,
     live: Option<&Lease>,
-    now: Timestamp,
+    read: Timestamp,
 ) -> Step<Lease> {
     if live.is_some_and(|live| !subject.owns(&live.metadata)) {
         return Step::Taken;
@@ -65,34 +66,23 @@ pub fn lease(
         spec: Some(spec),
     };
     let due = subject.leader().is_some()
-        && live.is_none_or(|live| renewal(live, projection).is_none_or(|at| at <= now));
+        && live.is_none_or(|live| renewal(live, projection).is_none_or(|at| at <= read));
     let renewed = wanted
         .spec
         .as_ref()
         .and_then(|spec| spec.renew_time.as_ref());
     // A clock that was ahead must not keep the Lease from expiring.
-    let ahead = renewed.is_some_and(|renewed| renewed.0 > now);
+    let ahead = renewed.is_some_and(|renewed| renewed.0 > read);
     if (due || ahead || live != Some(&wanted))
         && let Some(spec) = &mut wanted.spec
     {
-        spec.renew_time = Some(MicroTime(now));
+        spec.renew_time = Some(MicroTime(read));
     }
     Step::towards(live, wanted)
 }
 
-/// When the Lease has to be renewed if nothing else changes; never while nobody leads or the mirror
-/// is blind.
-pub fn lease_renewal(
-    subject: &Subject,
-    projection: &LeaseProjection,
-    live: &Lease,
-) -> Option<Timestamp> {
-    subject.leader().filter(|_| !subject.is_stale())?;
-    renewal(live, projection)
-}
-
 fn renewal(live: &Lease, projection: &LeaseProjection) -> Option<Timestamp> {
     let renewed = live.spec.as_ref()?.renew_time.as_ref()?;
-    let period = SignedDuration::from_secs(projection.lease_duration_seconds.into()) / 3;
+    let period = SignedDuration::from_secs(projection.lease_duration_seconds.into()) / 4;
     renewed.0.checked_add(period).ok()
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use bellwether_api::election::PodBinding;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use regex::Regex;
 
@@ -28,6 +29,41 @@ pub struct PodFacts {
     pub ready: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// Since when the candidate in it may run, by the clock of its node: the start of the container that
+    /// the annotation [`DEFAULT_CONTAINER`] names, or of the last one of all. `None` if one of them does
+    /// not run.
+    pub since: Option<Timestamp>,
+}
+
+/// The annotation with which tools that add containers to pods say which one is the application's.
+pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// How far the clocks of a node and of a ZooKeeper server may differ. A leader that led sooner after
+/// its start than they differ by is not bound to its pod; a container that started within this time
+/// after the leader's node was made may be taken for the leader's.
+const CLOCKS: SignedDuration = SignedDuration::from_secs(1);
+
+/// Since when the candidate in a pod may run. Init containers do not count: those that go on running
+/// beside the others are no candidates.
+fn since(pod: &Pod) -> Option<Timestamp> {
+    let annotations = pod.metadata.annotations.as_ref();
+    let named = annotations.and_then(|annotations| annotations.get(DEFAULT_CONTAINER));
+    let all = &pod.spec.as_ref()?.containers;
+    let one = all.iter().find(|container| Some(&container.name) == named);
+    let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
+    let starts = all
+        .iter()
+        .filter(|container| one.is_none_or(|one| one.name == container.name))
+        .map(|container| {
+            let status = statuses
+                .iter()
+                .find(|status| status.name == container.name)?;
+            let running = status.state.as_ref()?.running.as_ref()?;
+            Some(running.started_at.as_ref()?.0)
+        });
+    let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let latest = starts.collect::<Option<Vec<_>>>()?.into_iter().max()?;
+    Some(created.map_or(latest, |created| created.max(latest)))
 }
 
 impl PodFacts {
@@ -62,6 +98,7 @@ impl PodFacts {
             node: spec.and_then(|spec| spec.node_name.clone()),
             ready,
             terminating: pod.metadata.deletion_timestamp.is_some(),
+            since: since(pod),
             name,
         })
     }
@@ -182,6 +219,18 @@ pub struct Claimant<'a> {
     pub address: Option<&'a str>,
     /// Where the connection of its session comes from, if that is known.
     pub connection: Option<IpAddr>,
+    /// When it had to run at the latest, by the clock of a ZooKeeper server; `None` if that is not known,
+    /// and then every pod may be its.
+    pub owned: Option<Timestamp>,
+}
+
+impl Claimant<'_> {
+    /// Whether it may run in a pod: what started after its node was made did not make it.
+    fn may_run_in(&self, pod: &PodFacts) -> bool {
+        let Some(owned) = self.owned else { return true };
+        let latest = owned.checked_add(CLOCKS).unwrap_or(Timestamp::MAX);
+        pod.since.is_some_and(|since| since <= latest)
+    }
 }
 
 /// The pod of a candidate.
@@ -191,6 +240,8 @@ pub enum Binding {
     Pod(String),
     /// No pod fits.
     NotFound,
+    /// This pod fits, but what runs there started too late to be the candidate.
+    Younger(String),
     /// These pods fit, so none is taken.
     Ambiguous(Vec<String>),
 }
@@ -233,9 +284,16 @@ impl Binder {
             Some(ip) if found.is_empty() => pods.with_ip(ip),
             _ => found,
         };
+        let (found, younger): (BTreeSet<_>, BTreeSet<_>) = found.into_iter().partition(|name| {
+            let pod = pods.get(name);
+            pod.is_some_and(|pod| claimant.may_run_in(pod))
+        });
         let mut names: Vec<String> = found.into_iter().map(str::to_owned).collect();
         match names.len() {
-            0 => Binding::NotFound,
+            0 => match younger.first() {
+                Some(pod) => Binding::Younger((*pod).to_owned()),
+                None => Binding::NotFound,
+            },
             1 => Binding::Pod(names.swap_remove(0)),
             _ => Binding::Ambiguous(names),
         }

@@ -1,7 +1,7 @@
 //! What the status says about projections.
 
 use bellwether_api::conditions::{ConditionStatus, NewCondition};
-use bellwether_api::election::{ConditionType, Reason};
+use bellwether_api::election::{ConditionType, Leader, Reason};
 
 use super::{Binding, Subject};
 use crate::decode::presentable;
@@ -15,10 +15,19 @@ const MAX_LISTED: usize = 5;
 pub struct Projection {
     /// The node of the leader that this is about.
     pub node: Option<String>,
+    /// Its fencing token: where all leaders have one node, the node does not tell them apart.
+    pub token: Option<String>,
     /// The leader's pod, if it is known.
     pub pod: Option<String>,
     /// `LeaderBound` and `Projected`.
     pub conditions: Vec<NewCondition>,
+}
+
+impl Projection {
+    /// Whether this is about that leader.
+    pub fn is_of(&self, leader: &Leader) -> bool {
+        self.node.as_ref() == Some(&leader.node) && self.token == leader.fencing_token
+    }
 }
 
 /// Why a projection is not as it should be.
@@ -41,6 +50,9 @@ pub fn report(
 ) -> Projection {
     let mut projection = Projection {
         node: subject.leader().map(|leader| leader.node.clone()),
+        token: subject
+            .leader()
+            .and_then(|leader| leader.fencing_token.clone()),
         ..Projection::default()
     };
     if let Some(Ok(Binding::Pod(pod))) = binding {
@@ -84,6 +96,12 @@ fn bound(subject: &Subject, binding: Option<&Result<Binding, Failure>>) -> NewCo
             Reason::Bound,
             &format!("{identity} runs in the pod {pod}."),
         ),
+        Some(Ok(Binding::Younger(pod))) => {
+            let what = format!(
+                "{identity} fits the pod {pod}, but what runs there now started after the leader's node was made, so it does not lead. Its pod is known again when somebody leads that runs."
+            );
+            say(ConditionStatus::False, Reason::PodNotFound, &what)
+        }
         Some(Ok(Binding::Ambiguous(pods))) => {
             let listed: Vec<_> = pods
                 .iter()

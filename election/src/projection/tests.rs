@@ -64,6 +64,8 @@ fn subject(projections: Projections, status: LeaderElectionStatus) -> Subject {
     Subject {
         object: Arc::new(object),
         status: Arc::new(status),
+        owned: None,
+        is_confirmed: true,
     }
 }
 
@@ -103,6 +105,7 @@ fn pod(name: &str, ip: &str) -> PodFacts {
         hostname: name.to_owned(),
         node: Some("node-1".to_owned()),
         ready: true,
+        since: Some(at(50)),
         ..PodFacts::default()
     }
 }
@@ -136,18 +139,38 @@ fn the_lease_says_what_the_status_says() {
 }
 
 #[test]
-fn the_lease_is_renewed_after_a_third_of_its_duration_and_not_before() {
+fn the_lease_is_renewed_by_what_was_read_later_and_runs_from_then() {
     let lease = after(None, leased(queue(&["a"]), None, 1000)).unwrap();
-    assert_eq!(leased(queue(&["a"]), Some(&lease), 1004), Step::Nothing);
+    // A leader is read a third of the duration later; what else is read in between renews nothing.
+    assert_eq!(leased(queue(&["a"]), Some(&lease), 1003), Step::Nothing);
     let Step::Replace(renewed) = leased(queue(&["a"]), Some(&lease), 1005) else {
         panic!("it is not renewed");
     };
     let spec = renewed.spec.clone().unwrap();
     assert_eq!(spec.renew_time.unwrap().0, at(1005));
     assert_eq!(spec.acquire_time.unwrap().0, at(100));
-    let subject = subject(projections(), queue(&["a"]));
-    let next = lease_renewal(&subject, &LeaseProjection::default(), &renewed);
-    assert_eq!(next, Some(at(1010)));
+}
+
+#[test]
+fn what_was_not_read_again_in_time_is_no_sight() {
+    let mut subject = subject(projections(), queue(&["a"]));
+    let lease_of = |subject: &Subject, live: Option<&Lease>| {
+        lease(subject, &LeaseProjection::default(), live, at(1000))
+    };
+    let lease = after(None, lease_of(&subject, None)).unwrap();
+    subject.is_confirmed = false;
+    let mut other = (*subject.status).clone();
+    other.leader_transitions += 1;
+    subject.status = Arc::new(other);
+    assert_eq!(lease_of(&subject, Some(&lease)), Step::Nothing);
+    let told = report(&subject, Some(&Ok(Binding::Pod("a".to_owned()))), &[]);
+    assert!(
+        told.conditions
+            .iter()
+            .all(|c| c.reason == Reason::NotObserved.as_str())
+    );
+    let believed = believed(subject.spec());
+    assert_eq!(believed, Some(jiff::SignedDuration::from_secs(15)));
 }
 
 #[test]
@@ -155,12 +178,7 @@ fn a_lease_is_not_renewed_without_sight_and_is_nobodys_without_a_leader() {
     let lease = after(None, leased(queue(&["a"]), None, 1000)).unwrap();
     let blind = stale(queue(&["a"]));
     assert_eq!(leased(blind.clone(), Some(&lease), 5000), Step::Nothing);
-    assert_eq!(leased(blind.clone(), None, 5000), Step::Nothing);
-    let subject = subject(projections(), blind);
-    assert_eq!(
-        lease_renewal(&subject, &LeaseProjection::default(), &lease),
-        None
-    );
+    assert_eq!(leased(blind, None, 5000), Step::Nothing);
     let nobody = after(Some(&lease), leased(queue(&[]), Some(&lease), 1001)).unwrap();
     let spec = nobody.spec.clone().unwrap();
     assert_eq!(spec.holder_identity.as_deref(), Some(""));

@@ -524,6 +524,7 @@ fn what_became_of_projections_is_told_and_stands_until_it_is_known_anew() {
     let sight = queue(&spec, &[("a", 1)], &[]);
     let of = |node: &str| Projection {
         node: Some(node.to_owned()),
+        token: Some("4294967297".to_owned()),
         pod: Some("pod-a".to_owned()),
         conditions: vec![words::condition(
             ConditionType::LeaderBound,
@@ -555,6 +556,13 @@ fn what_became_of_projections_is_told_and_stands_until_it_is_known_anew() {
         (None, 1)
     );
     assert_eq!(bound(&tell(&spec, &next, None, Some(&told))), (None, 1));
+    // Nor where both lead with a node of the same name.
+    let same_node = Projection {
+        token: Some("4294967290".to_owned()),
+        ..of("leader0000000001")
+    };
+    let of_another = tell(&spec, &sight, Some(&same_node), Some(&told));
+    assert_eq!(bound(&of_another), (None, 1));
     // Without projections nothing is said.
     spec.projections = None;
     assert_eq!(

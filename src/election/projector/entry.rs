@@ -6,7 +6,7 @@ use std::time::Duration;
 use bellwether_api::LeaderElection;
 use bellwether_api::election::{LeaderElectionStatus, Reason};
 use bellwether_election::projection::{
-    Binder, Cast, Failure, Projection, Subject, cast, lease_renewal, report,
+    Binder, Cast, Failure, Projection, Subject, believed, cast, report,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::super::Key;
 use super::super::noticed::Noticed;
 use super::super::pace::Pace;
+use super::super::sighting::Sighting;
 use super::super::writer::Projected;
 use super::job::Objects;
 use super::roster::{RosterKey, Rosters};
@@ -28,6 +29,9 @@ const GAP: Duration = Duration::from_millis(250);
 pub(super) struct Entry {
     pub(super) object: Arc<LeaderElection>,
     pub(super) status: Option<Arc<LeaderElectionStatus>>,
+    /// When the leader was last read, and when it had to run at the latest.
+    pub(super) sighting: Option<Sighting>,
+    pub(super) owned: Option<Timestamp>,
     pub(super) binder: Result<Binder, String>,
     pub(super) roster: Option<Result<RosterKey, String>>,
     pub(super) objects: Objects,
@@ -60,6 +64,8 @@ impl Entry {
         let mut entry = Self {
             object,
             status,
+            sighting: None,
+            owned: None,
             binder: Ok(Binder::default()),
             roster: None,
             objects: Objects::default(),
@@ -120,17 +126,28 @@ impl Entry {
         projections.is_some_and(|projections| projections.pod_labels.is_some())
     }
 
-    /// When the Lease has to be renewed.
-    pub(super) fn renewal(&self, now: Instant) -> Option<Instant> {
-        let projections = self.object.spec.projections.as_ref()?;
-        let projection = projections.lease.as_ref()?;
-        let subject = Subject {
+    /// The election with its status, if that is known.
+    pub(super) fn subject(&self, now: Instant) -> Option<Subject> {
+        let until = self.believed_until();
+        Some(Subject {
             object: self.object.clone(),
             status: self.status.clone()?,
-        };
-        let at = lease_renewal(&subject, projection, self.objects.lease.get()?)?;
-        let wait = at.duration_since(Timestamp::now());
-        Some(now + Duration::try_from(wait).unwrap_or(Duration::ZERO))
+            owned: self.owned,
+            is_confirmed: until.is_none_or(|until| now < until),
+        })
+    }
+
+    /// Until when what was read of the leader is believed; `None` if nothing limits that.
+    fn believed_until(&self) -> Option<Instant> {
+        let believed = Duration::try_from(believed(&self.object.spec)?).ok()?;
+        Some(self.sighting.as_ref()?.until(believed))
+    }
+
+    /// When the leader is not believed any more unless it is read again before.
+    pub(super) fn doubt(&self, now: Instant) -> Option<Instant> {
+        let leads = self.subject(now)?;
+        leads.leader().filter(|_| !leads.is_stale())?;
+        self.believed_until()
     }
 
     /// What the writer has to be told, if it is news.

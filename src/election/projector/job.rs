@@ -33,6 +33,8 @@ pub(super) struct Job {
     /// The election with its status; `None` if that is not known, and then nothing but leftovers is
     /// removed.
     pub(super) subject: Option<Subject>,
+    /// When the leader was last read: a Lease runs from then.
+    pub(super) read: Timestamp,
     /// Who runs in which pod; `None` if that is not known.
     pub(super) cast: Option<Cast>,
     pub(super) marks: BTreeMap<String, Mark>,
@@ -64,7 +66,7 @@ impl Tools {
         if let Some(subject) = &job.subject {
             self.service(subject, job.cast.as_ref(), &mut done, &mut wanted)
                 .await;
-            self.lease(subject, &mut done, &mut wanted).await;
+            self.lease(subject, job.read, &mut done, &mut wanted).await;
         } else if let Some(projections) = &job.object.spec.projections {
             // What is still asked for is kept until the election is seen again.
             let name = job.object.name_any();
@@ -92,6 +94,7 @@ impl Tools {
     async fn lease(
         &self,
         subject: &Subject,
+        read: Timestamp,
         done: &mut Done,
         wanted: &mut BTreeSet<(Kind, String)>,
     ) {
@@ -103,7 +106,7 @@ impl Tools {
         let name = lease_name(subject.name(), projection);
         wanted.insert((Kind::Lease, name.to_owned()));
         let id = (Kind::Lease, subject.namespace(), name);
-        let decide = |live: Option<&Lease>| lease(subject, projection, live, Timestamp::now());
+        let decide = |live: Option<&Lease>| lease(subject, projection, live, read);
         let settled = self.settle(id, &mut done.objects.lease, &mut done.writes, decide);
         done.failures.extend(settled.await.err());
     }

@@ -49,7 +49,7 @@ struct Roster {
     failure: Option<Failure>,
     users: HashSet<Key>,
     /// None before the operator's lease is held.
-    _watch: Option<Task>,
+    watch: Option<Task>,
 }
 
 /// All rosters that elections use.
@@ -67,7 +67,7 @@ impl Rosters {
     pub(super) fn begin(&mut self, client: &Client, facts: &mpsc::Sender<Fact>) {
         self.has_begun = true;
         for (key, roster) in &mut self.rosters {
-            roster._watch = Some(feed::pods(
+            roster.watch = Some(feed::pods(
                 client,
                 &key.namespace,
                 &key.selector,
@@ -117,7 +117,7 @@ impl Rosters {
                 is_listed: false,
                 failure: None,
                 users: HashSet::new(),
-                _watch: watch,
+                watch,
             }
         });
         roster.users.insert(user.clone());
@@ -130,6 +130,15 @@ impl Rosters {
             Some(failure) => Some(Err(failure)),
             None => roster.is_listed.then_some(Ok(&roster.pods)),
         }
+    }
+
+    /// Whether a watch ended, as none does by itself but by a defect.
+    pub(super) fn is_over(&self) -> bool {
+        let mut watches = self
+            .rosters
+            .values()
+            .filter_map(|roster| roster.watch.as_ref());
+        watches.any(Task::is_over)
     }
 
     /// Takes up news about pods. The elections that have to be looked at again.

@@ -151,6 +151,7 @@ struct Bench {
     views: mpsc::UnboundedSender<View>,
     lease: Holder,
     notes: Mutex<mpsc::Receiver<Note>>,
+    sighting: Sighting,
 }
 
 impl Bench {
@@ -175,6 +176,7 @@ impl Bench {
             views,
             lease,
             notes: Mutex::new(told),
+            sighting: Sighting::new(),
         }
     }
 
@@ -195,6 +197,8 @@ impl Bench {
         let view = View::Election {
             object: Arc::new(serde_json::from_value(object).unwrap()),
             status: (!projections.is_null()).then(|| Arc::new(status)),
+            sighting: Some(self.sighting.clone()),
+            owned: None,
             noticed: None,
         };
         self.views.send(view).unwrap();
@@ -279,6 +283,39 @@ async fn everything_follows_the_leader_and_what_did_not_change_is_not_written() 
         .collect();
     let patched = |name| format!("PATCH {}", pod_path(name));
     assert_eq!(labelled, [patched("a"), patched("a"), patched("b")]);
+}
+
+#[tokio::test]
+async fn a_leader_that_is_not_read_again_is_not_believed_for_longer_than_the_lease_lasts() {
+    let bench = Bench::new(true);
+    let projections = json!({"lease": {"leaseDurationSeconds": 1},
+        "service": {"ports": [{"name": "http", "port": 80}], "onStale": "Remove"}});
+    bench.show(projections, Some("a"));
+    let endpoints = |bench: &Bench| bench.get(SLICE)["endpoints"].as_array().map(Vec::len);
+    bench
+        .until("a is reached", |bench| endpoints(bench) == Some(1))
+        .await;
+    let renewed = bench.get(LEASE)["spec"]["renewTime"].clone();
+    // No mirror reads here, as if its task were gone.
+    bench
+        .until("nobody is reached", |bench| endpoints(bench) == Some(0))
+        .await;
+    bench.reason("NotObserved").await;
+    assert_eq!(bench.get(LEASE)["spec"]["renewTime"], renewed);
+    bench.sighting.renew((Instant::now(), Timestamp::now()));
+    let view = View::Confirmed(Key {
+        namespace: "default".to_owned(),
+        name: "app".to_owned(),
+    });
+    bench.views.send(view).unwrap();
+    bench
+        .until("a is reached again", |bench| endpoints(bench) == Some(1))
+        .await;
+    bench
+        .until("the Lease is renewed", |bench| {
+            bench.get(LEASE)["spec"]["renewTime"] != renewed
+        })
+        .await;
 }
 
 #[tokio::test]

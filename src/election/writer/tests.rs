@@ -132,6 +132,7 @@ impl Bench {
             uid: "uid-1".to_owned(),
             generation: Some(1),
             sight: Sight::Seen(Box::new(read_election(&rules, &snapshot))),
+            sighting: Sighting::new(),
             noticed: Noticed::event(&key_of(&object())),
         };
         self.notes.send(Note::Seen(Box::new(seen))).await.unwrap();

@@ -9,6 +9,7 @@ fn bound(identity: &str, address: Option<&str>, pods: &Pods) -> Binding {
         identity,
         address,
         connection: None,
+        owned: None,
     };
     Binder::default().bind(&claimant, pods)
 }
@@ -98,6 +99,7 @@ fn a_pattern_finds_the_pod_and_nothing_else_is_tried() {
             identity,
             address: None,
             connection: connection.map(|ip| ip.parse().unwrap()),
+            owned: None,
         };
         binder.bind(&claimant, &known)
     };
@@ -169,4 +171,105 @@ fn a_candidate_is_found_by_its_address() {
     let roles = format!("{:?}", found.roles);
     assert!(roles.contains("kafka-2"), "{roles}");
     assert!(!roles.contains("kafka-3"), "{roles}");
+}
+
+/// The pod of a candidate whose node was made at this time.
+fn may_lead(pod: serde_json::Value, owned_ms: i64) -> Binding {
+    let pod = serde_json::from_value(pod).unwrap();
+    let mut known = Pods::new("shop");
+    known.insert(PodFacts::of(&pod).unwrap());
+    let claimant = Claimant {
+        identity: "web-0",
+        owned: Some(Timestamp::from_millisecond(owned_ms).unwrap()),
+        ..Claimant::default()
+    };
+    Binder::default().bind(&claimant, &known)
+}
+
+/// A pod of a StatefulSet with containers and the seconds at which they started, if they run.
+fn started(containers: &[(&str, Option<i64>)]) -> serde_json::Value {
+    let specs = containers.iter().map(|(name, _)| json!({"name": name}));
+    let statuses = containers.iter().map(|(name, start)| {
+        let state = match start {
+            Some(start) => json!({"running": {"startedAt": at(*start).to_string()}}),
+            None => json!({"waiting": {"reason": "CrashLoopBackOff"}}),
+        };
+        json!({"name": name, "state": state, "image": "", "imageID": "", "ready": true, "restartCount": 0})
+    });
+    json!({
+        "metadata": {"name": "web-0", "uid": "1", "creationTimestamp": at(10).to_string()},
+        "spec": {"containers": specs.collect::<Vec<_>>()},
+        "status": {"phase": "Running", "containerStatuses": statuses.collect::<Vec<_>>()},
+    })
+}
+
+#[test]
+fn what_started_after_the_leaders_node_was_made_does_not_lead() {
+    let younger = || Binding::Younger("web-0".to_owned());
+    let one = |start| started(&[("app", Some(start))]);
+    // The leader's node is made as soon as its container runs, or later.
+    assert_eq!(may_lead(one(20), 20_000), is("web-0"));
+    assert_eq!(may_lead(one(20), 90_000), is("web-0"));
+    // Clocks may differ by a second, and by no more.
+    assert_eq!(may_lead(one(20), 19_000), is("web-0"));
+    assert_eq!(may_lead(one(20), 18_999), younger());
+    // The container was started again while the session of the old one lives.
+    assert_eq!(may_lead(one(40), 20_000), younger());
+    // It is not running now, so its process is gone.
+    assert_eq!(may_lead(started(&[("app", None)]), 90_000), younger());
+    let mut unknown = one(20);
+    unknown["status"]
+        .as_object_mut()
+        .unwrap()
+        .remove("containerStatuses");
+    assert_eq!(may_lead(unknown, 90_000), younger());
+    // A pod of the same name was made anew: its containers cannot be older than it is.
+    let mut anew = one(20);
+    anew["metadata"]["creationTimestamp"] = json!(at(30).to_string());
+    assert_eq!(may_lead(anew.clone(), 25_000), younger());
+    assert_eq!(may_lead(anew, 35_000), is("web-0"));
+}
+
+#[test]
+fn of_several_containers_the_named_one_counts_or_else_all() {
+    let younger = || Binding::Younger("web-0".to_owned());
+    let two = |app, proxy| started(&[("app", app), ("proxy", proxy)]);
+    assert_eq!(may_lead(two(Some(20), Some(21)), 30_000), is("web-0"));
+    // Which of them the candidate is cannot be told.
+    assert_eq!(may_lead(two(Some(20), Some(40)), 30_000), younger());
+    assert_eq!(may_lead(two(Some(20), None), 30_000), younger());
+    let named = |mut pod: serde_json::Value| {
+        pod["metadata"]["annotations"] = json!({DEFAULT_CONTAINER: "app"});
+        pod
+    };
+    assert_eq!(
+        may_lead(named(two(Some(20), Some(40))), 30_000),
+        is("web-0")
+    );
+    assert_eq!(may_lead(named(two(Some(20), None)), 30_000), is("web-0"));
+    assert_eq!(may_lead(named(two(Some(40), Some(20))), 30_000), younger());
+    // A sidecar among the init containers runs on while the application starts again.
+    let mut sidecar = started(&[("app", Some(40))]);
+    sidecar["spec"]["initContainers"] = json!([{"name": "proxy", "restartPolicy": "Always"}]);
+    let state = json!({"running": {"startedAt": at(11).to_string()}});
+    sidecar["status"]["initContainerStatuses"] = json!([{"name": "proxy", "state": state,
+        "image": "", "imageID": "", "ready": true, "restartCount": 0}]);
+    assert_eq!(may_lead(sidecar, 30_000), younger());
+}
+
+#[test]
+fn a_leader_that_renews_its_term_is_bound_by_its_last_write() {
+    let mut known = Pods::new("shop");
+    known.insert(PodFacts {
+        since: Some(at(150)),
+        ..pod("a", "10.0.0.1")
+    });
+    let mut subject = subject(projections(), queue(&["a"]));
+    let found = cast(&subject, &Binder::default(), &known);
+    assert_eq!(found.leader, Some(Binding::Younger("a".to_owned())));
+    let nobody = Roles::new(&PodLabelsProjection::default(), None, std::iter::empty());
+    assert_eq!((found.pod, found.roles), (None, Some(nobody)));
+    subject.owned = Some(at(160));
+    let found = cast(&subject, &Binder::default(), &known);
+    assert_eq!(found.leader, Some(is("a")));
 }

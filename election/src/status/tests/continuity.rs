@@ -101,3 +101,166 @@ fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one(
     assert_eq!(told(1, None, Some(&old)).0, "True");
     assert_eq!(told(2, None, Some(&old)).0, "False");
 }
+
+/// A node of the leader that outlives sessions, as ZooKeeper tells it: created by one transaction, last
+/// written by another.
+fn lasting(spec: &LeaderElectionSpec, data: &str, czxid: i64, mzxid: i64) -> Sight {
+    let rules = rules(spec);
+    let stat = NodeStat {
+        czxid,
+        mzxid,
+        pzxid: czxid,
+        ctime: 1_800_000_000_000 + czxid,
+        mtime: 1_800_000_000_000 + mzxid,
+        ..NodeStat::default()
+    };
+    let snapshot = Snapshot::Node {
+        claim: rules.claim("leader", &stat, data.as_bytes()),
+        children: 0,
+        zxid: stat.newest(),
+    };
+    Sight::Seen(Box::new(read_election(&rules, &snapshot)))
+}
+
+fn single(dialect: serde_json::Value) -> LeaderElectionSpec {
+    let mut spec = spec(None);
+    spec.dialect = serde_json::from_value(dialect).unwrap();
+    spec
+}
+
+fn token(status: &LeaderElectionStatus) -> &str {
+    let leader = status.leader.as_ref().unwrap();
+    leader.fencing_token.as_deref().unwrap()
+}
+
+fn is_healthy(status: &LeaderElectionStatus) -> bool {
+    let queue = status.conditions.iter().find(|c| c.type_ == "QueueHealthy");
+    queue.unwrap().reason != "FencingTokenRegressed"
+}
+
+#[test]
+fn the_token_of_a_lasting_node_grows_with_each_leader_that_writes_it() {
+    let spec = single(serde_json::json!({"type": "SingleText"}));
+    let base = 4_294_967_296;
+    let seen = |data, mzxid| lasting(&spec, data, base, base + mzxid);
+    let a = status(&spec, Some(1), &seen("a", 5), None, at(0));
+    assert_eq!(token(&a), (base + 5).to_string());
+    // What the same leader writes again is the same term.
+    let again = status(&spec, Some(1), &seen("a", 6), Some(&a), at(1));
+    assert_eq!(again, a);
+    let b = status(&spec, Some(1), &seen("b", 9), Some(&again), at(2));
+    assert_eq!((token(&b), b.terms), ((base + 9).to_string().as_str(), 2));
+    assert_eq!((b.leader_transitions, is_healthy(&b)), (1, true));
+    let back = status(&spec, Some(1), &seen("a", 12), Some(&b), at(3));
+    assert_eq!(
+        (token(&back), back.terms),
+        ((base + 12).to_string().as_str(), 3)
+    );
+    assert_eq!(back.history.len(), 3);
+    // A node that was deleted and created by the same client between two reads is another term.
+    let anew = status(
+        &spec,
+        Some(1),
+        &lasting(&spec, "a", base + 20, base + 20),
+        Some(&back),
+        at(4),
+    );
+    assert_eq!(
+        (token(&anew), anew.terms),
+        ((base + 20).to_string().as_str(), 4)
+    );
+}
+
+#[test]
+fn a_lasting_registration_has_a_token_of_its_own_for_each_leader() {
+    let mut spec = spec(None);
+    spec.path = "/overseer_elect/election".to_owned();
+    spec.dialect = DialectType::Solr.into();
+    let rules = rules(&spec);
+    let seen = |data: &str, mzxid| {
+        let stat = NodeStat {
+            czxid: 10,
+            mzxid,
+            ..NodeStat::default()
+        };
+        let claim = rules.registration("/overseer_elect/leader", &stat, data.as_bytes());
+        let snapshot = Snapshot::Queue {
+            children: Vec::new(),
+            members: HashMap::new(),
+            acknowledgement: None,
+            registration: Some(Registration::Present(Member::from(claim))),
+            zxid: mzxid,
+        };
+        Sight::Seen(Box::new(read_election(&rules, &snapshot)))
+    };
+    let a = status(&spec, Some(1), &seen(r#"{"id":"a"}"#, 10), None, at(0));
+    let b = status(&spec, Some(1), &seen(r#"{"id":"b"}"#, 14), Some(&a), at(1));
+    assert_eq!((token(&a), token(&b)), ("10", "14"));
+    assert_eq!((b.terms, b.leader_transitions), (2, 1));
+}
+
+#[test]
+fn two_leaders_with_one_token_are_never_silent() {
+    let spec = single(serde_json::json!({"type": "SingleText"}));
+    let a = status(&spec, Some(1), &lasting(&spec, "a", 7, 7), None, at(0));
+    // No ZooKeeper does this; a restored one may.
+    let b = status(&spec, Some(1), &lasting(&spec, "b", 7, 7), Some(&a), at(1));
+    let shared = LeaderElectionStatus {
+        previous_leader: a.leader.as_ref().map(previous),
+        ..b
+    };
+    assert!(regressed(&shared));
+    assert!(!regressed(&a));
+}
+
+#[test]
+fn a_lease_that_is_renewed_by_deleting_and_creating_goes_on() {
+    let dialect = serde_json::json!({"type": "SingleJson",
+        "json": {"pointers": ["/holder"], "expiry": "/end"}});
+    let spec = single(dialect);
+    let seen = |holder: &str, end: u32, zxid| {
+        let data = format!(r#"{{"holder": "{holder}", "end": "2027-01-15T08:01:{end:02}"}}"#);
+        lasting(&spec, &data, zxid, zxid)
+    };
+    let reading = |sight: &Sight| match sight {
+        Sight::Seen(reading) => reading.clone(),
+        Sight::Blind(_) => unreachable!(),
+    };
+    let a = status(&spec, Some(1), &seen("a", 10, 81), None, at(0));
+    let renewed = status(&spec, Some(1), &seen("a", 20, 90), Some(&a), at(5));
+    assert_eq!(renewed, a, "a renewal changes nothing that is told");
+    let b = status(&spec, Some(1), &seen("b", 40, 99), Some(&renewed), at(9));
+    assert_eq!((token(&b), b.terms, b.leader_transitions), ("99", 2, 1));
+    // What was told to be gone is another term when it comes back.
+    let gone = status(&spec, Some(1), &missing(&spec), Some(&renewed), at(9));
+    let back = status(&spec, Some(1), &seen("a", 40, 99), Some(&gone), at(10));
+    assert_eq!((token(&back), back.terms), ("99", 2));
+
+    // Its node may be gone for a second, but not for longer than it leads.
+    let noon = at(60);
+    let later = |ms| {
+        noon.checked_add(jiff::SignedDuration::from_millis(ms))
+            .unwrap()
+    };
+    let gone = reading(&missing(&spec));
+    let mut tenure = crate::Tenure::default();
+    assert_eq!(
+        tenure.holds_back(&gone, noon),
+        None,
+        "nothing was seen before"
+    );
+    assert_eq!(tenure.holds_back(&reading(&seen("a", 10, 81)), noon), None);
+    assert_eq!(tenure.holds_back(&gone, later(0)), Some(later(1000)));
+    assert_eq!(tenure.holds_back(&gone, later(999)), Some(later(1000)));
+    assert_eq!(tenure.holds_back(&gone, later(1000)), None);
+    assert_eq!(tenure.holds_back(&reading(&seen("a", 1, 81)), noon), None);
+    assert_eq!(tenure.holds_back(&gone, later(700)), Some(later(1000)));
+    assert_eq!(tenure.holds_back(&gone, later(1001)), None);
+    // One that does not say until when it leads is not waited for.
+    let plain = single(serde_json::json!({"type": "SingleText"}));
+    assert_eq!(
+        tenure.holds_back(&reading(&lasting(&plain, "a", 1, 1)), noon),
+        None
+    );
+    assert_eq!(tenure.holds_back(&gone, later(1)), None);
+}

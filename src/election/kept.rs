@@ -1,0 +1,71 @@
+//! Tasks that are run again when they break off.
+//!
+//! What one election or one server makes of a task must not end the others, so a mirror or the keeper of
+//! a session that panics is told of and run again. Parts that all elections share are not: when one of
+//! them ends, the operator does, and starts afresh.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use tokio::time::{Instant, sleep};
+use tracing::error;
+
+/// The first pause after a task broke off; each further one is twice as long, up to the longest.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Runs a task until it ends by itself. When it panics, that is told, and after a pause it is run again; the
+/// first pause is this long.
+pub(super) async fn kept(
+    what: &str,
+    first: Duration,
+    mut run: impl FnMut() -> BoxFuture<'static, ()>,
+    mut tell: impl FnMut(Duration) -> BoxFuture<'static, ()>,
+) {
+    let mut pause = first;
+    loop {
+        let began = Instant::now();
+        if AssertUnwindSafe(run()).catch_unwind().await.is_ok() {
+            return;
+        }
+        if began.elapsed() > LONGEST_PAUSE {
+            pause = first;
+        }
+        error!(what, ?pause, "broke off and is run again");
+        tell(pause).await;
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_panics_is_told_and_run_again_with_growing_pauses() {
+        let runs = Arc::new(Mutex::new(0));
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let (count, pauses) = (runs.clone(), told.clone());
+        let run = move || {
+            let count = count.clone();
+            async move {
+                *count.lock().unwrap() += 1;
+                let runs = *count.lock().unwrap();
+                assert!(runs > 3, "a defect");
+            }
+            .boxed()
+        };
+        let tell = move |pause: Duration| {
+            pauses.lock().unwrap().push(pause.as_millis());
+            std::future::ready(()).boxed()
+        };
+        kept("a test", Duration::from_millis(1), run, tell).await;
+        assert_eq!(*runs.lock().unwrap(), 4);
+        assert_eq!(*told.lock().unwrap(), [1, 2, 4]);
+    }
+}

@@ -1,0 +1,66 @@
+//! Reads of the leader's node alone, to know that what is told of it still holds.
+//!
+//! A watch tells of every change, but for those that it does not tell: of an ACL that closes, and of what
+//! is lost by a defect.
+
+use std::sync::Arc;
+
+use bellwether_election::{Place, Reading, Rules};
+use tokio::sync::Semaphore;
+use zookeeper_client::Client;
+
+use super::{ReadError, child, failed, node_stat, one_of};
+
+/// What has to hold for a leader to be the one that was read.
+pub(in crate::election) struct Confirmed {
+    path: String,
+    czxid: i64,
+    /// The transaction that last wrote its data, where that makes it the leader.
+    written: Option<i64>,
+}
+
+impl Confirmed {
+    /// What has to hold for the leader of a reading; `None` if everything has to be read to know, as
+    /// where its node may not be read.
+    pub(in crate::election) fn of(rules: &Rules, reading: &Reading) -> Option<Self> {
+        let seat = reading.leader()?;
+        let claim = seat.member.claim()?;
+        let parent = &rules.spec().path;
+        let path = match rules.place() {
+            Place::Node => parent.clone(),
+            _ if seat.node.starts_with('/') => seat.node.clone(),
+            _ => child(parent, &seat.node),
+        };
+        Some(Self {
+            path,
+            czxid: claim.czxid,
+            written: (claim.token != claim.czxid).then_some(claim.token),
+        })
+    }
+}
+
+/// Reads leaders again.
+pub(in crate::election) struct Confirmer {
+    client: Arc<Client>,
+    reads: Arc<Semaphore>,
+}
+
+impl Confirmer {
+    pub(super) fn new(client: Arc<Client>, reads: Arc<Semaphore>) -> Self {
+        Self { client, reads }
+    }
+
+    /// Whether a leader leads as it did.
+    pub(in crate::election) async fn confirm(&self, leader: &Confirmed) -> Result<bool, ReadError> {
+        let _read = one_of(&self.reads).await;
+        match self.client.get_data(&leader.path).await {
+            Ok((_, stat)) => {
+                let stat = node_stat(&stat);
+                let is_written = leader.written.is_none_or(|written| written == stat.mzxid);
+                Ok(stat.czxid == leader.czxid && is_written)
+            }
+            Err(zookeeper_client::Error::NoNode) => Ok(false),
+            Err(error) => Err(failed(&leader.path, error)),
+        }
+    }
+}
