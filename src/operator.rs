@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_ensemble::validate::Context as Contribution;
-use futures::future::join_all;
+use futures::future::try_join_all;
 use kube::Client;
 use kube::runtime::events::Reporter;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::backoff::Backoff;
 use crate::ensemble::members::Members;
@@ -18,8 +20,8 @@ use crate::{election, ensemble};
 
 /// How long a reconcile that is under way may take to finish when the operator stops.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long the mirror of elections may take to stop.
-const ELECTIONS_GRACE: Duration = Duration::from_secs(5);
+/// How long the other parts may take to stop.
+const PARTS_GRACE: Duration = Duration::from_secs(5);
 
 /// What an operator is told when it starts.
 #[derive(Clone, Debug)]
@@ -43,7 +45,12 @@ pub struct Operator {
     members: Arc<dyn Members>,
     metrics: Metrics,
     elections: election::Metrics,
+    parts: Parts,
+    stopping: watch::Sender<bool>,
 }
+
+/// What runs in tasks of its own.
+type Parts = JoinSet<anyhow::Result<()>>;
 
 impl Operator {
     /// An operator that works through this client and asks these members.
@@ -56,6 +63,8 @@ impl Operator {
             members,
             metrics,
             elections,
+            parts: Parts::new(),
+            stopping: watch::channel(false).0,
         }
     }
 
@@ -64,12 +73,39 @@ impl Operator {
         &self.metrics
     }
 
-    /// Runs until `stop` completes or the lease is lost. Returns whether the lease was lost.
+    /// Becomes true when the operator stops.
+    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Starts a part that has to run as long as the operator does.
+    pub(crate) fn add(&mut self, part: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
+        self.parts.spawn(part);
+    }
+
+    /// Runs until `stop` completes. A reconcile that is under way may finish; a new one does not start.
     ///
-    /// A reconcile that is under way may finish first; a new one does not start.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
-        let (stopping, stopped) = watch::channel(false);
+    /// # Errors
+    /// When the lease was lost, or a part of the operator ended: a part that is missing would not be noticed
+    /// before somebody needs it, so all of them start afresh together.
+    pub async fn run(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (holder, lease) = Holder::new();
+        let stopped = self.stopped();
+        // An election, its ensemble, its pods and its Secrets are all in one namespace, so that mirrors of
+        // several namespaces need not know of each other.
+        for namespace in &self.settings.namespaces {
+            let scope = election::Scope {
+                namespace: namespace.clone(),
+                cluster_domain: self.settings.contribution.cluster_domain.clone(),
+            };
+            self.parts.spawn(election::run(
+                self.client.clone(),
+                scope,
+                lease.clone(),
+                self.elections.clone(),
+                wait(stopped.clone()),
+            ));
+        }
         let Settings {
             identity,
             lease_namespace,
@@ -77,24 +113,6 @@ impl Operator {
             namespaces,
             contribution,
         } = self.settings;
-        // An election, its ensemble, its pods and its Secrets are all in one namespace, so that mirrors of
-        // several namespaces need not know of each other.
-        let elections: Vec<_> = namespaces
-            .iter()
-            .map(|namespace| {
-                let scope = election::Scope {
-                    namespace: namespace.clone(),
-                    cluster_domain: contribution.cluster_domain.clone(),
-                };
-                tokio::spawn(election::run(
-                    self.client.clone(),
-                    scope,
-                    lease.clone(),
-                    self.elections.clone(),
-                    wait(stopped.clone()),
-                ))
-            })
-            .collect();
         let context = Arc::new(ensemble::Context {
             client: self.client.clone(),
             members: self.members,
@@ -114,45 +132,61 @@ impl Operator {
             // Only the holder of the lease plans and acts.
             lease.clone().acquired().await;
             context.metrics.lease(true);
-            let controllers = namespaces
-                .into_iter()
-                .map(|namespace| ensemble::run(context.clone(), namespace, wait(stopped.clone())));
-            join_all(controllers).await;
+            let controllers = namespaces.into_iter().map(|namespace| async {
+                ensemble::run(context.clone(), namespace, wait(stopped.clone())).await;
+                anyhow::ensure!(*stopped.borrow(), "a controller of ensembles ended");
+                Ok(())
+            });
+            try_join_all(controllers).await.map(drop)
         };
-        let lost = {
+        let result = {
             tokio::pin!(controller);
-            let lost = tokio::select! {
-                () = stop => false,
-                () = &mut controller => false,
-                () = claim.hold(&holder) => true,
+            let mut runs = true;
+            let result = tokio::select! {
+                () = stop => Ok(()),
+                ended = &mut controller => {
+                    runs = false;
+                    ended
+                }
+                failure = failure(&mut self.parts) => Err(failure),
+                () = claim.hold(&holder) => Err(anyhow::anyhow!("the lease was lost; starting afresh")),
             };
-            tracing::info!(lease_lost = lost, "stopping");
-            stopping.send_replace(true);
-            if lease.is_held() {
-                let _ = tokio::time::timeout(GRACE, controller).await;
+            if let Err(error) = &result {
+                tracing::error!(error = format!("{error:#}"), "the operator cannot go on");
             }
-            lost
+            tracing::info!("stopping");
+            self.stopping.send_replace(true);
+            if runs && lease.is_held() {
+                let _ = timeout(GRACE, controller).await;
+            }
+            result
         };
+        let held = lease.is_held();
         holder.lose();
-        if !lost {
+        if held {
             claim.release().await;
         }
-        let _ = tokio::time::timeout(ELECTIONS_GRACE, report(elections)).await;
-        lost
+        let _ = timeout(PARTS_GRACE, async {
+            while let Some(ended) = self.parts.join_next().await {
+                match ended {
+                    Ok(Err(error)) => tracing::error!(%error, "a part of the operator failed"),
+                    Err(error) => tracing::error!(%error, "a part of the operator failed"),
+                    Ok(Ok(())) => {}
+                }
+            }
+        })
+        .await;
+        result
     }
 }
 
-/// A part of the operator that runs in a task of its own.
-pub(crate) type Part = tokio::task::JoinHandle<anyhow::Result<()>>;
-
-/// Waits for the end of these parts and logs how they failed.
-pub(crate) async fn report(parts: Vec<Part>) {
-    for part in parts {
-        match part.await {
-            Ok(Err(error)) => tracing::error!(%error, "a part of the operator failed"),
-            Err(error) => tracing::error!(%error, "a part of the operator failed"),
-            Ok(Ok(())) => {}
-        }
+/// How a part ended that should not have.
+async fn failure(parts: &mut Parts) -> anyhow::Error {
+    match parts.join_next().await {
+        Some(Ok(Ok(()))) => anyhow::anyhow!("a part of the operator ended"),
+        Some(Ok(Err(error))) => error.context("a part of the operator failed"),
+        Some(Err(error)) => anyhow::Error::new(error).context("a part of the operator broke off"),
+        None => std::future::pending().await,
     }
 }
 
@@ -160,4 +194,27 @@ pub(crate) async fn report(parts: Vec<Part>) {
 pub(crate) async fn wait(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, which is a stop too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_part_that_ends_in_any_way_is_noticed() {
+        let how = async |part: BoxFuture<'static, anyhow::Result<()>>| {
+            let mut parts = Parts::new();
+            parts.spawn(std::future::pending());
+            parts.spawn(part);
+            failure(&mut parts).await.to_string()
+        };
+        let broke = how(Box::pin(async { panic!("a defect") })).await;
+        assert_eq!(broke, "a part of the operator broke off");
+        let failed = how(Box::pin(async { anyhow::bail!("no address") })).await;
+        assert_eq!(failed, "a part of the operator failed");
+        let ended = how(Box::pin(async { Ok(()) })).await;
+        assert_eq!(ended, "a part of the operator ended");
+    }
 }

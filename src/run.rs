@@ -8,54 +8,41 @@ use anyhow::Context as _;
 use bellwether_ensemble::validate::Context as Contribution;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 
 use crate::arguments::Run;
 use crate::ensemble::members::Network;
-use crate::operator::{Operator, Settings, report, wait};
+use crate::operator::{Operator, Settings, wait};
 use crate::{admin, page};
-
-/// How long the endpoints may take to stop.
-const ENDPOINTS_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the operator until it is told to stop or loses its lease.
 ///
 /// # Errors
-/// When it cannot start, or when it lost the lease.
+/// When it cannot start, when it lost the lease, or when a part of it ended.
 pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
     let client = client().await?;
-    let (stop, stopped) = watch::channel(false);
     let namespaces = namespaces(&arguments.watch_namespaces)?;
-    let page = arguments.page.then(|| {
-        let operator = page::Operator {
-            version: env!("CARGO_PKG_VERSION"),
-            identity: arguments.identity.clone(),
-        };
-        page::routes(
-            client.clone(),
-            namespaces.clone(),
-            operator,
-            stopped.clone(),
-        )
-    });
     let settings = Settings {
         identity: arguments.identity.clone(),
         lease_namespace: arguments.lease_namespace,
         lease_name: arguments.lease_name,
-        namespaces,
+        namespaces: namespaces.clone(),
         contribution: Contribution {
             member_image: arguments.member_image,
             cluster_domain: arguments.cluster_domain,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
     };
-    let operator = Operator::new(settings, client, Arc::new(Network));
-    let serving = tokio::spawn(admin::serve(
-        arguments.listen,
-        operator.metrics().clone(),
-        page,
-        wait(stopped),
-    ));
+    let mut operator = Operator::new(settings, client.clone(), Arc::new(Network));
+    let page = arguments.page.then(|| {
+        let shown = page::Operator {
+            version: env!("CARGO_PKG_VERSION"),
+            identity: arguments.identity.clone(),
+        };
+        page::routes(client, namespaces, shown, operator.stopped())
+    });
+    let metrics = operator.metrics().clone();
+    let endpoints = admin::serve(arguments.listen, metrics, page, wait(operator.stopped()));
+    operator.add(endpoints);
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     tracing::info!(
@@ -64,16 +51,14 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         namespaces = ?arguments.watch_namespaces,
         "bellwether started"
     );
-    let told = async {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
-    let lost = operator.run(told).await;
-    stop.send_replace(true);
-    let _ = tokio::time::timeout(ENDPOINTS_GRACE, report(vec![serving])).await;
-    anyhow::ensure!(!lost, "the lease was lost; starting afresh");
+    operator
+        .run(async {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+        })
+        .await?;
     tracing::info!("stopped");
     Ok(())
 }
