@@ -451,3 +451,6 @@ impl Default for Failures {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -429,4 +429,4 @@ fn backoff() -> impl Iterator<Item = Duration> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::election) mod tests;

@@ -30,20 +30,22 @@ where
     address
 }
 
-async fn frame(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+pub(in crate::election) async fn frame(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> io::Result<Vec<u8>> {
     let length = usize::try_from(stream.read_i32().await?).unwrap();
     let mut frame = vec![0; length];
     stream.read_exact(&mut frame).await?;
     Ok(frame)
 }
 
-fn framed(body: &[u8]) -> Vec<u8> {
+pub(in crate::election) fn framed(body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap();
     [&length.to_be_bytes(), body].concat()
 }
 
 /// The answer to the request for a session.
-fn grant(timeout: i32) -> Vec<u8> {
+pub(in crate::election) fn grant(timeout: i32) -> Vec<u8> {
     let mut body = 0_i32.to_be_bytes().to_vec();
     body.extend(timeout.to_be_bytes());
     body.extend(7_i64.to_be_bytes());

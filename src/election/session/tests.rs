@@ -7,7 +7,9 @@ use super::super::target::Holder;
 use super::*;
 
 /// Keeps a session to a server, and tells what mirrors are told.
-fn kept(address: String) -> (watch::Receiver<Link>, watch::Sender<Presence>) {
+pub(in crate::election) fn kept(
+    address: String,
+) -> (watch::Receiver<Link>, watch::Sender<Presence>) {
     let (link, told) = watch::channel(Link::Starting);
     let (present, presence) = watch::channel(Presence::Present(String::new()));
     let connection = Connection {
