@@ -63,7 +63,7 @@ pub struct Story {
 /// An operator's process.
 struct Process {
     name: String,
-    task: JoinHandle<bool>,
+    task: JoinHandle<anyhow::Result<()>>,
 }
 
 struct Life {
