@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use bellwether_ensemble::safety::holds_majority;
+use bellwether_ensemble::safety::{can_join, holds_majority};
 use bellwether_ensemble::{ServerId, Voters};
 
 use crate::api_server::{Kind, Object, Verb, Write};
@@ -113,26 +113,40 @@ impl Checks {
             }
         }
         if serves(&own) {
-            let down: Vec<&String> = self
-                .restarted
+            let others_serving: Voters = others
                 .iter()
-                .filter(|other| **other != name)
+                .filter(|(_, phase)| serves(phase))
+                .filter_map(|(pod, _)| id_of(pod))
+                .chain(id_of(before))
                 .collect();
-            if let Some(other) = down.first() {
+            let leader = machines.zoo.leaders_that_can_commit(ENSEMBLE);
+            let leader = leader.first().map(|p| machines.zoo.start_of(*p).id);
+            // One that cannot join before others restart too has to be freed by their restarts.
+            let waits = |other: &&String| {
+                let pod = others.iter().find(|(pod, _)| pod.name() == **other);
+                pod.is_none_or(|(pod, phase)| {
+                    if serves(phase) {
+                        return false;
+                    }
+                    let (Some(id), Some(list)) = (id_of(pod), list_of(pod)) else {
+                        return true;
+                    };
+                    can_join(id, &list, &others_serving, leader)
+                })
+            };
+            let mut down = self.restarted.iter().filter(|other| **other != name);
+            if let Some(other) = down.find(waits) {
                 self.violations.push(say(format!(
                     "while {other}, which it restarted before, did not serve"
                 )));
             }
-            let list: Option<Voters> = before["metadata"]["annotations"][labels::VOTERS]
-                .as_str()
-                .and_then(|v| v.parse().ok());
-            let id = |pod: &Object| ordinal(pod).map(|o| ServerId(o + 1));
+            let list = list_of(before);
             let staying: Voters = others
                 .iter()
                 .filter(|(_, p)| serves(p))
-                .filter_map(|(o, _)| id(o))
+                .filter_map(|(o, _)| id_of(o))
                 .collect();
-            let all: Voters = staying.iter().chain(id(before)).collect();
+            let all: Voters = staying.iter().chain(id_of(before)).collect();
             if let Some(list) = list
                 && list.len() > 2
                 && list.difference(&all).is_empty()
@@ -221,4 +235,14 @@ impl Checks {
 
 fn ordinal(pod: &Object) -> Option<u16> {
     pod.name().rsplit('-').next()?.parse().ok()
+}
+
+fn id_of(pod: &Object) -> Option<ServerId> {
+    ordinal(pod).map(|ordinal| ServerId(ordinal + 1))
+}
+
+/// The list that a pod's server judges quorums by.
+fn list_of(pod: &Object) -> Option<Voters> {
+    let voters = pod["metadata"]["annotations"][labels::VOTERS].as_str();
+    voters.and_then(|voters| voters.parse().ok())
 }
