@@ -149,7 +149,7 @@ async fn pass(
         span.record("bellwether.outcome", outcome);
     };
     if let Err(error) = &guarded.0 {
-        publish::unreadable(context, namespace, name, &error.to_string()).await?;
+        publish::unreadable(context, namespace, name, error).await?;
         done("unreadable");
         return Ok(Action::await_change());
     }

@@ -3,15 +3,18 @@
 use bellwether_api::ensemble::status::{ConditionType, Reason};
 use bellwether_api::ensemble::{Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::events::EventReason;
-use bellwether_api::{FIELD_MANAGER, GROUP, VERSION, ZooKeeperEnsemble};
+use bellwether_api::{FIELD_MANAGER, ZooKeeperEnsemble};
 use bellwether_ensemble::plan::report::Report;
 use bellwether_ensemble::plan::{Expect, Step};
 use bellwether_ensemble::status::{StatusInput, needs_write, status as compute};
 use bellwether_ensemble::{Plan, ValidEnsemble};
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DynamicObject, PostParams};
+use kube::core::ApiResource;
+use kube::core::error_boundary::InvalidObject;
 use kube::runtime::events::{Event, EventType, Recorder};
 use kube::{Api, Resource, ResourceExt};
+use serde::Serialize;
 use serde_json::json;
 use tracing::{Span, instrument};
 
@@ -58,9 +61,14 @@ pub(crate) async fn status(
     if !needs_write(ensemble.status.as_ref(), &new) || !context.lease.is_held() {
         return Ok(());
     }
-    write_status(context, &namespace, &name, &new).await
+    let mut replaced = ensemble.clone();
+    replaced.status = Some(new);
+    write_status(context, &namespace, &name, &replaced).await
 }
 
+/// Replaces the status of an ensemble, if the object is still the one that was read: the resource version
+/// tells. An apply would leave fields that somebody else wrote, such as those of a status that was restored
+/// from a backup, and each pass would try in vain to put them right.
 #[instrument(target = SPANS, name = "write", skip_all, fields(
     otel.kind = "client", k8s.object.kind = "ZooKeeperEnsemble", k8s.object.name = name,
     error.type, otel.status_code
@@ -69,17 +77,16 @@ async fn write_status(
     context: &Context,
     namespace: &str,
     name: &str,
-    new: &ZooKeeperEnsembleStatus,
+    ensemble: &(impl Serialize + Sync),
 ) -> Result<(), Error> {
-    let api: Api<ZooKeeperEnsemble> = Api::namespaced(context.client.clone(), namespace);
-    let body = json!({
-        "apiVersion": format!("{GROUP}/{VERSION}"),
-        "kind": "ZooKeeperEnsemble",
-        "metadata": { "name": name },
-        "status": new,
-    });
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    api.patch_status(name, &params, &Patch::Apply(body))
+    let resource = ApiResource::erase::<ZooKeeperEnsemble>(&());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), namespace, &resource);
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    api.replace_subresource("status", name, &params, ensemble)
         .await
         .map_err(Error::write("the status"))
         .inspect_err(|error| error.show(&Span::current()))?;
@@ -92,8 +99,9 @@ pub(crate) async fn unreadable(
     context: &Context,
     namespace: &str,
     name: &str,
-    error: &str,
+    invalid: &InvalidObject,
 ) -> Result<(), Error> {
+    let error = &invalid.error;
     tracing::warn!(%namespace, ensemble = %name, %error, "the ZooKeeperEnsemble cannot be read; it is left alone");
     let status = ZooKeeperEnsembleStatus {
         phase: Some(Phase::Invalid),
@@ -102,7 +110,11 @@ pub(crate) async fn unreadable(
         )),
         ..Default::default()
     };
-    write_status(context, namespace, name, &status).await
+    let resource = ApiResource::erase::<ZooKeeperEnsemble>(&());
+    let mut ensemble = DynamicObject::new(name, &resource).data(json!({ "status": status }));
+    ensemble.metadata.resource_version = invalid.metadata.resource_version.clone();
+    ensemble.metadata.uid = invalid.metadata.uid.clone();
+    write_status(context, namespace, name, &ensemble).await
 }
 
 /// The action of the events that tell of a restart.

@@ -28,8 +28,8 @@ pub struct Checks {
     pub writes: BTreeMap<String, usize>,
 }
 
-/// For how long a status may be out of date: a pass, and what an answer takes.
-const STALE: Duration = Duration::from_secs(20);
+/// For how long a status may be out of date: until another operator holds the lease, and a pass.
+const STALE: Duration = Duration::from_secs(60);
 
 impl Checks {
     /// Looks at the operator's writes since the last look. `is_operator` tells who is one.
@@ -96,7 +96,9 @@ impl Checks {
         if own == Phase::Leading {
             let outdated = others.iter().find(|(pod, phase)| {
                 let revision = pod.label("controller-revision-hash");
-                serves(phase)
+                let stays = ordinal(pod).is_some_and(|o| o < self.wanted);
+                stays
+                    && serves(phase)
                     && !pod.is_terminating()
                     && revision.is_some()
                     && revision != update_revision

@@ -145,6 +145,11 @@ impl Kubelets {
         Some(named.node)
     }
 
+    /// Whether a node is lost now.
+    pub fn has_lost_node(&self) -> bool {
+        self.nodes.iter().any(|node| node.lost.is_some())
+    }
+
     /// A node is off the network: nothing reaches it, what runs on it runs on.
     pub fn lose_node(&mut self, now: Duration, zoo: &mut Zoo, node: usize) {
         self.nodes[node].lost.get_or_insert(now);
