@@ -13,9 +13,10 @@ use std::sync::Arc;
 
 use bellwether_api::ensemble::Phase;
 use bellwether_api::{ZooKeeperEnsemble, labels};
-use bellwether_ensemble::plan::Step;
+use bellwether_ensemble::plan::{Step, plan_under};
+use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::{Context as Contribution, invalid_message};
-use bellwether_ensemble::{plan, status, validate};
+use bellwether_ensemble::{status, validate};
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
@@ -48,6 +49,8 @@ pub(crate) struct Context {
     pub members: Arc<dyn Members>,
     /// What the operator contributes to every ensemble.
     pub contribution: Contribution,
+    /// The safety rules that the planner keeps.
+    pub rules: Rules,
     /// Who reports events.
     pub reporter: Reporter,
     /// True while this process holds the operator's lease.
@@ -175,8 +178,8 @@ async fn pass(
             return Ok(Action::requeue(std::time::Duration::from_secs(30)));
         }
     };
-    let mut plan =
-        info_span!(target: SPANS, "plan").in_scope(|| plan(&valid, &gathered.observation));
+    let mut plan = info_span!(target: SPANS, "plan")
+        .in_scope(|| plan_under(context.rules, &valid, &gathered.observation));
     let status = gathered.ensemble.status.as_ref();
     plan.report.go_on_from(status.and_then(|s| s.phase));
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::Context as Contribution;
 use futures::future::try_join_all;
 use kube::Client;
@@ -36,6 +37,8 @@ pub struct Settings {
     pub namespaces: Vec<Option<String>>,
     /// What the operator contributes to every ensemble.
     pub contribution: Contribution,
+    /// The safety rules that the planner keeps. Only the simulation can build another value than all of them.
+    pub rules: Rules,
 }
 
 /// An operator, ready to run.
@@ -112,11 +115,13 @@ impl Operator {
             lease_name,
             namespaces,
             contribution,
+            rules,
         } = self.settings;
         let context = Arc::new(ensemble::Context {
             client: self.client.clone(),
             members: self.members,
             contribution,
+            rules,
             reporter: Reporter {
                 controller: "bellwether".to_owned(),
                 instance: Some(identity.clone()),

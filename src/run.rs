@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::Context as Contribution;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
@@ -31,6 +32,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             cluster_domain: arguments.cluster_domain,
             version: env!("CARGO_PKG_VERSION").to_owned(),
         },
+        rules: Rules::ALL,
     };
     let mut operator = Operator::new(settings, client.clone(), Arc::new(Network));
     let page = arguments.page.then(|| {

@@ -52,6 +52,33 @@ pub enum Rule {
     AdoptOrphansOnly,
 }
 
+#[cfg(feature = "mutations")]
+impl Rule {
+    /// Every rule, in the order in which the planner's modules need them.
+    pub const EVERY: [Self; 20] = [
+        Self::SmallSteps,
+        Self::FinishedFirst,
+        Self::JoinedFirst,
+        Self::LeaderLast,
+        Self::LeaverStepsDown,
+        Self::LeaverGoesLast,
+        Self::KeepMajority,
+        Self::OneAtATime,
+        Self::EmptyDisksDoNotVote,
+        Self::ClaimsFirst,
+        Self::TakeBack,
+        Self::Patience,
+        Self::RollForward,
+        Self::OneLeader,
+        Self::IdleIsKnown,
+        Self::JoiningTime,
+        Self::StartFromClaims,
+        Self::DeleteLeaversOnly,
+        Self::PermissionEnds,
+        Self::AdoptOrphansOnly,
+    ];
+}
+
 /// Which safety rules hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {

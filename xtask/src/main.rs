@@ -20,6 +20,7 @@ mod model;
 mod process;
 mod progress;
 mod reference;
+mod simulate;
 mod testing;
 
 /// The project's own commands.
@@ -43,6 +44,9 @@ enum Command {
     Test(testing::Arguments),
     /// Check the planner against every state of an abstract world
     Model(model::Arguments),
+    /// Live many lives of an ensemble under the real operator, in virtual time
+    #[command(disable_help_flag = true)]
+    Simulate(simulate::Arguments),
     /// Let libFuzzer write znodes until something panics or the time is over
     Fuzz(fuzz::Arguments),
     /// Measure what changes cost, compared with a plain StatefulSet and with the best order by hand
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
         Command::Demo(demo) => demo::demo(&demo, &arguments.target).map(done),
         Command::Test(test) => testing::test(&test, &arguments.target).map(done),
         Command::Model(arguments) => model::model(&arguments).map(done),
+        Command::Simulate(arguments) => simulate::simulate(&arguments).map(done),
         Command::Fuzz(arguments) => fuzz::fuzz(&arguments).map(done),
         Command::Bench(bench) => bench::bench(&bench, &arguments.target).map(done),
         Command::Check => check::check().map(done),

@@ -16,6 +16,7 @@ use crate::{
     cluster::{Cluster, Target, jars, requirements},
     install, process,
     progress::{say, seconds},
+    simulate,
 };
 
 /// What to test.
@@ -66,6 +67,13 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
             &mut unit(arguments)?,
             &mut errors,
         )?;
+    }
+    if !arguments.end_to_end && !arguments.servers && arguments.filter.is_none() {
+        say("=== lives of an ensemble in virtual time");
+        match simulate::test(arguments.long) {
+            Ok(lives) => count.passed += lives,
+            Err(error) => errors.push(format!("{error:#}")),
+        }
     }
     if !arguments.end_to_end {
         count.run(

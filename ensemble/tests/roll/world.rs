@@ -375,6 +375,10 @@ impl World {
     /// The StatefulSet is as an operator made it that left volumes to Kubernetes.
     pub(crate) fn forget_retention(&mut self) {
         self.set.as_mut().unwrap().retention = Value::Null;
+        self.objects.edit(ObjectKind::StatefulSet, "zk", |set| {
+            set["spec"]["persistentVolumeClaimRetentionPolicy"] =
+                json!({ "whenDeleted": "Delete", "whenScaled": "Delete" });
+        });
     }
 
     /// What the StatefulSet says of volumes.

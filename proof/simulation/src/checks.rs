@@ -1,6 +1,7 @@
 //! What must hold, always: it is looked at after every step of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_ensemble::safety::{can_join, holds_majority};
@@ -22,8 +23,6 @@ pub struct Checks {
     servers: usize,
     /// Since when the status says what is not so.
     untrue_since: Option<Duration>,
-    /// The size that the user asks for.
-    wanted: u16,
     /// How often the operator wrote each kind.
     pub writes: BTreeMap<String, usize>,
 }
@@ -31,21 +30,29 @@ pub struct Checks {
 /// For how long a status may be out of date: until another operator holds the lease, and a pass.
 const STALE: Duration = Duration::from_secs(60);
 
+/// What there is to be looked at.
+#[derive(Debug)]
+pub struct Sight<'a> {
+    /// The time since the cluster began.
+    pub now: Duration,
+    /// The servers and what runs them.
+    pub machines: &'a Machines,
+    /// The ensemble, if it exists.
+    pub ensemble: Option<&'a Object>,
+    /// Every pod.
+    pub pods: &'a [Arc<Object>],
+    /// The revision of the StatefulSet's pod template.
+    pub update_revision: Option<&'a str>,
+    /// Whether the policy lets volumes be deleted.
+    pub deletes_volumes: bool,
+    /// The size that the user asks for.
+    pub wanted: u16,
+}
+
 impl Checks {
-    /// Looks at the operator's writes since the last look. `is_operator` tells who is one.
-    pub fn writes(
-        &mut self,
-        now: Duration,
-        writes: &[Write],
-        is_operator: impl Fn(&str) -> bool,
-        machines: &Machines,
-        pods: &[std::sync::Arc<Object>],
-        update_revision: Option<&str>,
-        deletes_volumes: bool,
-        wanted: u16,
-    ) {
-        self.wanted = wanted;
-        for write in writes.iter().filter(|w| is_operator(&w.actor)) {
+    /// Looks at the operators' writes since the last look.
+    pub fn writes<'w>(&mut self, sight: &Sight<'_>, writes: impl Iterator<Item = &'w Write>) {
+        for write in writes {
             let Ok(_) = &write.result else { continue };
             *self
                 .writes
@@ -53,12 +60,12 @@ impl Checks {
                 .or_default() += 1;
             match (write.verb, write.kind) {
                 (Verb::Delete, Kind::POD) => {
-                    self.restart(now, write, machines, pods, update_revision);
+                    self.restart(sight, write);
                 }
-                (Verb::Delete, Kind::CLAIM) if !deletes_volumes => {
+                (Verb::Delete, Kind::CLAIM) if !sight.deletes_volumes => {
                     self.violations.push(format!(
-                        "{now:?}: the operator deleted the volume claim {} although volumes are retained",
-                        write.name
+                        "{:?}: the operator deleted the volume claim {} although volumes are retained",
+                        sight.now, write.name
                     ));
                 }
                 _ => {}
@@ -67,14 +74,15 @@ impl Checks {
     }
 
     /// The operator deletes a pod: is that safe now?
-    fn restart(
-        &mut self,
-        now: Duration,
-        write: &Write,
-        machines: &Machines,
-        pods: &[std::sync::Arc<Object>],
-        update_revision: Option<&str>,
-    ) {
+    fn restart(&mut self, sight: &Sight<'_>, write: &Write) {
+        let Sight {
+            now,
+            machines,
+            pods,
+            update_revision,
+            wanted,
+            ..
+        } = *sight;
         let name = write.name.clone();
         let Some(before) = &write.before else { return };
         let phase = |pod: &Object| {
@@ -96,7 +104,7 @@ impl Checks {
         if own == Phase::Leading {
             let outdated = others.iter().find(|(pod, phase)| {
                 let revision = pod.label("controller-revision-hash");
-                let stays = ordinal(pod).is_some_and(|o| o < self.wanted);
+                let stays = ordinal(pod).is_some_and(|o| o < wanted);
                 stays
                     && serves(phase)
                     && !pod.is_terminating()
@@ -105,7 +113,7 @@ impl Checks {
             });
             let up_to_date = before.label("controller-revision-hash") == update_revision;
             // A leader that is about to leave steps down whatever else is due.
-            let leaves = ordinal(before).is_some_and(|o| o >= self.wanted);
+            let leaves = ordinal(before).is_some_and(|o| o >= wanted);
             if let (Some((other, _)), false) = (outdated, up_to_date || leaves) {
                 let text = format!(
                     "the leader, before {}, which was outdated too",
@@ -182,13 +190,14 @@ impl Checks {
     }
 
     /// Looks at the servers and at the status.
-    pub fn look(
-        &mut self,
-        now: Duration,
-        machines: &mut Machines,
-        ensemble: Option<&Object>,
-        pods: &[std::sync::Arc<Object>],
-    ) {
+    pub fn look(&mut self, sight: &Sight<'_>) {
+        let Sight {
+            now,
+            machines,
+            ensemble,
+            pods,
+            ..
+        } = *sight;
         let seen = machines.zoo.violations();
         for violation in &seen[self.servers..] {
             self.violations.push(format!(

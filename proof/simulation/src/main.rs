@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use bellwether_ensemble::rules::{Rule, Rules};
 use bellwether_simulation::life::{Options, Story, live};
 use clap::Parser;
 
@@ -32,6 +33,9 @@ struct Arguments {
     /// Do not go on after this many failures
     #[arg(long, default_value_t = 3)]
     failures: usize,
+    /// Let the operator break this safety rule, by its name; `list` names them, `each` tries each of them
+    #[arg(long)]
+    break_rule: Option<String>,
     /// Live this one life and print it as JSON
     #[arg(long, hide = true)]
     child: bool,
@@ -67,6 +71,7 @@ fn child(arguments: &Arguments) -> Result<()> {
     let options = Options {
         seed: arguments.seed,
         without: arguments.without.clone(),
+        rules: rules(arguments)?,
         acts: None,
     };
     let story = runtime.block_on(live(&options));
@@ -75,8 +80,20 @@ fn child(arguments: &Arguments) -> Result<()> {
     std::process::exit(0);
 }
 
+/// The rules that the operator keeps.
+fn rules(arguments: &Arguments) -> Result<Rules> {
+    let Some(name) = &arguments.break_rule else {
+        return Ok(Rules::ALL);
+    };
+    let mut named = Rule::EVERY.into_iter();
+    let rule = named.find(|rule| format!("{rule:?}") == *name);
+    let rule =
+        rule.with_context(|| format!("no rule is called {name}; --break-rule list names them"))?;
+    Ok(Rules::ALL.without(rule))
+}
+
 /// Runs one life in a process of its own.
-fn run(seed: u64, without: &[usize]) -> Result<Story> {
+fn run(seed: u64, without: &[usize], broken: Option<&str>) -> Result<Story> {
     let program = std::env::current_exe()?;
     let numbers: Vec<String> = without.iter().map(ToString::to_string).collect();
     let mut command = match Path::new("/usr/bin/setarch").exists() {
@@ -89,6 +106,9 @@ fn run(seed: u64, without: &[usize]) -> Result<Story> {
         false => Command::new(program),
     };
     command.args(["--child", "--seed", &seed.to_string()]);
+    if let Some(rule) = broken {
+        command.args(["--break-rule", rule]);
+    }
     if !numbers.is_empty() {
         command.args(["--without", &numbers.join(",")]);
     }
@@ -125,8 +145,24 @@ fn run(seed: u64, without: &[usize]) -> Result<Story> {
 
 #[allow(clippy::print_stdout, reason = "printing is what this program is for")]
 fn parent(arguments: &Arguments) -> Result<ExitCode> {
+    let broken = arguments.break_rule.as_deref();
+    match broken {
+        Some("list") => {
+            for rule in Rule::EVERY {
+                println!("{rule:?}");
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some("each") => {
+            for rule in Rule::EVERY {
+                println!("{}", caught(&format!("{rule:?}"), arguments)?);
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => drop(rules(arguments)?),
+    }
     if arguments.story || !arguments.without.is_empty() {
-        let story = run(arguments.seed, &arguments.without)?;
+        let story = run(arguments.seed, &arguments.without, broken)?;
         print!("{}", story.text());
         for violation in &story.violations {
             println!("VIOLATION: {violation}");
@@ -154,7 +190,7 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
                     if seed >= end {
                         break;
                     }
-                    let result = run(seed, &[]);
+                    let result = run(seed, &[], broken);
                     let mut all = all
                         .lock()
                         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -183,7 +219,7 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     totals.print(begin.elapsed());
     let Some((seed, violation, acts)) = failures.first() else {
-        println!("no failure");
+        println!("no failure in {} lives", totals.lives);
         return Ok(ExitCode::SUCCESS);
     };
     println!(
@@ -191,8 +227,8 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
         failures.len(),
         totals.lives
     );
-    let without = shorten(*seed, *acts);
-    let story = run(*seed, &without)?;
+    let without = shorten(*seed, *acts, broken);
+    let story = run(*seed, &without, broken)?;
     print!("{}", story.text());
     let numbers: Vec<String> = without.iter().map(ToString::to_string).collect();
     let without = if numbers.is_empty() {
@@ -204,13 +240,51 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
+/// The first life in which the break of a rule shows.
+fn caught(rule: &str, arguments: &Arguments) -> Result<String> {
+    let end = arguments.seed + arguments.seeds;
+    let found = Mutex::new(None::<(u64, String)>);
+    let next = AtomicU64::new(arguments.seed);
+    let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        break;
+                    }
+                    let violation = match run(seed, &[], Some(rule)) {
+                        Ok(story) => story.violations.into_iter().next(),
+                        Err(error) => Some(format!("{error:#}")),
+                    };
+                    if let Some(violation) = violation {
+                        next.store(u64::MAX / 2, Ordering::Relaxed);
+                        let mut found = found
+                            .lock()
+                            .unwrap_or_else(std::sync::PoisonError::into_inner);
+                        found.get_or_insert((seed, violation));
+                    }
+                }
+            });
+        }
+    });
+    let found = found
+        .into_inner()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    Ok(match found {
+        Some((seed, violation)) => format!("{rule:20} seed {seed:5}  {violation}"),
+        None => format!("{rule:20} not caught in {} lives", arguments.seeds),
+    })
+}
+
 /// Leaves out every act without which it fails too.
-fn shorten(seed: u64, acts: usize) -> Vec<usize> {
+fn shorten(seed: u64, acts: usize, broken: Option<&str>) -> Vec<usize> {
     let mut without = Vec::new();
     for act in (0..acts).rev() {
         let mut fewer = without.clone();
         fewer.push(act);
-        if run(seed, &fewer).is_ok_and(|story| !story.violations.is_empty()) {
+        if run(seed, &fewer, broken).is_ok_and(|story| !story.violations.is_empty()) {
             without = fewer;
         }
     }

@@ -1,0 +1,305 @@
+//! What the acts of a life do to the cluster, and how they end.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Later, Life};
+use crate::acts::Act;
+use crate::api_server::{Delete, Kind, Link, Propagation, Quota};
+use crate::cluster::{ENSEMBLE, NAME, NAMESPACE, NODES};
+use crate::zookeeper::Phase;
+
+impl Life {
+    fn pod(ordinal: u16) -> String {
+        format!("{NAME}-{ordinal}")
+    }
+
+    fn edit_set(&self, change: impl FnOnce(&mut Value)) {
+        let target = (NAMESPACE, NAME);
+        let _ = self
+            .cluster
+            .api
+            .store()
+            .update("user", Kind::STATEFUL_SET, target, change);
+    }
+
+    fn delete(&self, kind: Kind, name: &str, options: &Delete) -> bool {
+        let target = (NAMESPACE, name);
+        self.cluster
+            .api
+            .store()
+            .delete("user", kind, target, options)
+            .is_ok()
+    }
+
+    /// Whether every member of the present size serves, so that one disk may be lost without losing writes.
+    fn all_serve(&self) -> bool {
+        let store = self.cluster.api.store();
+        let pods: Vec<_> = store.list(Kind::POD, Some(NAMESPACE)).cloned().collect();
+        let ready = store.get(Kind::ENSEMBLE, NAMESPACE, NAME);
+        let ready = ready.is_some_and(|e| e["status"]["phase"] == "Ready");
+        drop(store);
+        let machines = self.cluster.machines();
+        ready
+            && pods.len() >= 3
+            && pods.iter().all(|pod| {
+                let process = machines.kubelets.process_of(pod.uid());
+                process.is_some_and(|p| {
+                    matches!(machines.zoo.phase(p), Phase::Leading | Phase::Following)
+                })
+            })
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one arm for each act")]
+    pub(super) fn act(&mut self, rng: &mut fastrand::Rng, number: usize, act: Act) {
+        self.tell(&format!("ACT {number}: {act}"));
+        self.count(format!("act {}", act.word()));
+        let now = self.cluster.now();
+        let cluster = self.cluster.clone();
+        let processes = |ordinal: u16| {
+            cluster
+                .machines()
+                .kubelets
+                .processes_named(&Self::pod(ordinal))
+        };
+        match act {
+            Act::Resize(size) => {
+                self.spec["replicas"] = json!(size);
+                self.apply();
+            }
+            Act::Configure(count) => {
+                self.spec["config"] = json!({ "snapCount": count });
+                self.apply();
+            }
+            Act::BadImage(time) => {
+                self.spec["image"] = json!("zookeeper:missing");
+                self.apply();
+                self.later(time, Later::GoodImage);
+            }
+            Act::Pause(time) => {
+                self.spec["paused"] = json!(true);
+                self.apply();
+                self.later(time, Later::Resume);
+            }
+            Act::Restart => {
+                let at = format!("{now:?}");
+                let target = (NAMESPACE, NAME);
+                let _ = cluster
+                    .api
+                    .store()
+                    .update("user", Kind::ENSEMBLE, target, |ensemble| {
+                        let key = bellwether_api::labels::RESTART_AT;
+                        ensemble["metadata"]["annotations"][key] = json!(at);
+                    });
+            }
+            // What runs on a lost node would go on with data that the user has deleted.
+            Act::Recreate if self.deletes && cluster.machines().kubelets.has_lost_node() => {
+                self.tell("not done: a node is lost");
+            }
+            Act::Recreate => {
+                self.delete(Kind::ENSEMBLE, NAME, &Delete::default());
+                if self.deletes {
+                    cluster.machines().zoo.excuse(ENSEMBLE);
+                }
+                self.apply();
+            }
+            Act::DeleteSet { orphan } => {
+                let policy = if orphan {
+                    Propagation::Orphan
+                } else {
+                    Propagation::Background
+                };
+                let options = Delete {
+                    propagation_policy: Some(policy),
+                    ..Delete::default()
+                };
+                self.delete(Kind::STATEFUL_SET, NAME, &options);
+                self.checks.forgive();
+            }
+            Act::ScaleSet(size) => {
+                self.edit_set(|set| set["spec"]["replicas"] = json!(size));
+                self.checks.forgive();
+            }
+            Act::EditImage => self.edit_set(|set| {
+                set["spec"]["template"]["spec"]["containers"][0]["image"] =
+                    json!("zookeeper:3.8.6");
+            }),
+            Act::DeleteOwned(kind, name) => {
+                let kinds = [Kind::CONFIG_MAP, Kind::SERVICE, Kind::DISRUPTION_BUDGET];
+                let kind = kinds.into_iter().find(|k| k.resource().name == kind);
+                if let Some(kind) = kind {
+                    self.delete(kind, name, &Delete::default());
+                }
+            }
+            Act::DeletePod(ordinal) => {
+                self.delete(Kind::POD, &Self::pod(ordinal), &Delete::default());
+            }
+            Act::ForceDelete(ordinal) => {
+                let options = Delete {
+                    grace_period_seconds: Some(0),
+                    ..Delete::default()
+                };
+                self.delete(Kind::POD, &Self::pod(ordinal), &options);
+            }
+            Act::LoseDisk(ordinal) => {
+                let recent = self
+                    .lost_disk
+                    .is_some_and(|at| now < at + Duration::from_secs(30));
+                if !recent && self.all_serve() {
+                    self.lost_disk = Some(now);
+                    self.delete(
+                        Kind::CLAIM,
+                        &format!("data-{NAME}-{ordinal}"),
+                        &Delete::default(),
+                    );
+                    self.delete(Kind::POD, &Self::pod(ordinal), &Delete::default());
+                } else {
+                    self.tell("not done: a disk is not lost while another member is down");
+                }
+            }
+            Act::Crash(ordinal) => {
+                let mut machines = cluster.machines();
+                let machines = &mut *machines;
+                machines
+                    .kubelets
+                    .kill(now, &mut machines.zoo, &Self::pod(ordinal));
+            }
+            Act::Freeze(ordinal, time) => {
+                for process in processes(ordinal) {
+                    cluster.machines().zoo.freeze(now, process);
+                }
+                self.later(time, Later::Thaw(ordinal));
+            }
+            Act::LoseNode(ordinal, time) => {
+                let mut machines = cluster.machines();
+                let machines = &mut *machines;
+                let node = machines.kubelets.node_of(&Self::pod(ordinal));
+                let node = node.unwrap_or_else(|| rng.usize(0..NODES));
+                machines.kubelets.lose_node(now, &mut machines.zoo, node);
+                self.later(time, Later::RegainNode(node));
+            }
+            Act::Cut(a, b, time) => {
+                if let (Some(from), Some(to), true) =
+                    (processes(a).first(), processes(b).first(), a != b)
+                {
+                    cluster.machines().zoo.cut_both(now, *from, *to);
+                }
+                self.later(time, Later::Heal(a, b));
+            }
+            Act::KillOperator(time) if !self.operators.is_empty() => self.kill_operator(0, time),
+            Act::KillOperator(_) => {}
+            Act::DeafOperator(time) => {
+                if let Some(name) = self.operators.first().map(|p| p.name.clone()) {
+                    cluster.machines().deaf.insert(name.clone());
+                    self.later(time, Later::Hear(name));
+                }
+            }
+            Act::CutOperator(time) => {
+                if let Some(name) = self.operators.first().map(|p| p.name.clone()) {
+                    for front_end in 0..2 {
+                        cluster.api.set_link(&name, front_end, Link::Silent);
+                    }
+                    self.later(time, Later::Connect(name));
+                }
+            }
+            Act::FailRequests(time) => {
+                self.trouble().failing = true;
+                self.later(time, Later::StopFailing);
+            }
+            Act::DieAfterWrite(writes) => self.trouble().dies_after = Some(writes),
+            Act::LagCaches(time) => {
+                cluster.api.freeze(0);
+                self.later(time, Later::ThawCaches);
+            }
+            Act::GrowData => cluster.machines().zoo.set_size(ENSEMBLE, 500 << 20),
+            Act::RestoreStatus => self.restore_status(),
+            Act::Upgrade => {
+                self.version += 1;
+                if !self.operators.is_empty() {
+                    self.kill_operator(0, Duration::from_secs(1));
+                }
+            }
+            Act::Quota(time) => {
+                cluster.api.store().admission.quotas.push(Quota {
+                    name: "few".to_owned(),
+                    namespace: NAMESPACE.to_owned(),
+                    kind: Kind::POD,
+                    most: 2,
+                });
+                self.later(time, Later::EndQuota);
+            }
+        }
+        let ensemble = cluster
+            .api
+            .store()
+            .get(Kind::ENSEMBLE, NAMESPACE, NAME)
+            .cloned();
+        self.old_status
+            .get_or_insert_with(|| ensemble.map(|e| e["status"].clone()).unwrap_or_default());
+    }
+
+    fn restore_status(&mut self) {
+        let Some(old) = self.old_status.clone().filter(Value::is_object) else {
+            return;
+        };
+        let target = (NAMESPACE, NAME);
+        let mut store = self.cluster.api.store();
+        let _ = store.update_status("user", Kind::ENSEMBLE, target, |status| *status = old);
+    }
+
+    pub(super) fn end_of(&mut self, what: Later) {
+        let now = self.cluster.now();
+        let cluster = self.cluster.clone();
+        match what {
+            Later::StartOperator => self.start_operator(),
+            Later::Hear(name) => {
+                if self.operators.iter().any(|p| p.name == name) {
+                    cluster.machines().deaf.remove(&name);
+                }
+            }
+            Later::Connect(name) => {
+                for front_end in 0..2 {
+                    cluster.api.set_link(&name, front_end, Link::Up);
+                }
+            }
+            Later::GoodImage => {
+                if let Some(spec) = self.spec.as_object_mut() {
+                    spec.remove("image");
+                }
+                self.apply();
+            }
+            Later::Resume => {
+                self.spec["paused"] = json!(false);
+                self.apply();
+            }
+            Later::Thaw(ordinal) => {
+                let processes = cluster
+                    .machines()
+                    .kubelets
+                    .processes_named(&Self::pod(ordinal));
+                for process in processes {
+                    cluster.machines().zoo.thaw(now, process);
+                }
+            }
+            Later::RegainNode(node) => {
+                let mut machines = cluster.machines();
+                let machines = &mut *machines;
+                machines.kubelets.regain_node(now, &mut machines.zoo, node);
+            }
+            Later::Heal(a, b) => {
+                let named = |o| cluster.machines().kubelets.processes_named(&Self::pod(o));
+                let (all_a, all_b) = (named(a), named(b));
+                for (from, to) in all_a
+                    .iter()
+                    .flat_map(|a| all_b.iter().map(move |b| (*a, *b)))
+                {
+                    cluster.machines().zoo.heal(now, from, to);
+                }
+            }
+            Later::StopFailing => self.trouble().failing = false,
+            Later::ThawCaches => cluster.api.thaw(0),
+            Later::EndQuota => cluster.api.store().admission.quotas.clear(),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `cargo xtask simulate`: lives of an ensemble under the real operator, in virtual time.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::build::{self, root};
+use crate::process;
+
+/// How many lives the tests live, and how many a long search does.
+const SEEDS: u64 = 300;
+const LONG: u64 = 5000;
+
+/// How to simulate.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// What the simulator is told; `--help` shows it
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Compiles the simulator and runs it.
+pub(crate) fn simulate(arguments: &Arguments) -> Result<()> {
+    run(&mut simulator(&arguments.arguments)?)
+}
+
+/// The lives that belong to the tests. Returns how many there were.
+pub(crate) fn test(long: bool) -> Result<u32> {
+    let seeds = if long { LONG } else { SEEDS };
+    run(&mut simulator(&["--seeds".to_owned(), seeds.to_string()])?)?;
+    Ok(u32::try_from(seeds).unwrap_or(u32::MAX))
+}
+
+fn simulator(arguments: &[String]) -> Result<Command> {
+    let mut compile = build::cargo("build")?;
+    compile.args(["--package", "bellwether-simulation", "--locked"]);
+    process::run(&mut compile)?;
+    let mut command = Command::new(build::programs(false)?.join("simulate"));
+    command.current_dir(root()).args(arguments);
+    Ok(command)
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    if !command.status()?.success() {
+        bail!("the simulation found something; see above");
+    }
+    Ok(())
+}
