@@ -59,6 +59,7 @@ impl Znode {
             mzxid: self.mzxid,
             pzxid: self.czxid,
             ctime: self.ctime,
+            mtime: self.ctime,
             ephemeral_owner: self.session,
             children: self.children,
         }
