@@ -224,7 +224,15 @@ pub(crate) fn a_new_operator_does_not_touch_what_is_in_order(world: &World) -> R
     idle.wait_condition("LeaderElected", "False", "NoElection")?;
     wait_rest(world, &ensemble, 1)?;
     let (before, pods) = (versions(world)?, ensemble.uids());
-    let old = operator(world)?;
+    // Another test may just have deleted the lease; then it is made again within seconds.
+    let old = until(
+        "an operator holds the lease",
+        Duration::from_secs(60),
+        || match operator(world).map_err(|e| e.to_string())? {
+            holder if holder.is_empty() => Err("the lease has no holder".to_owned()),
+            holder => Ok(holder),
+        },
+    )?;
     world.replace_operator()?;
     until(
         "another operator holds the lease",

@@ -155,9 +155,9 @@ pub(crate) fn scenario_08_bad_image_setting_or_pod_costs_one_member_and_revertin
             "Image",
         ),
         (
-            "an invalid setting",
-            json!({ "config": { "additional": { "clientPortListenBacklog": "many" } } }),
-            json!({ "config": { "additional": null } }),
+            "an option that the virtual machine does not know",
+            json!({ "jvm": { "additionalOptions": ["-XX:NoSuchOption=1"] } }),
+            json!({ "jvm": good["jvm"].clone() }),
             "CrashLoopBackOff",
         ),
         (
