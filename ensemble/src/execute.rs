@@ -114,7 +114,7 @@ async fn try_execute<W: World>(
 async fn take<W: World>(world: &mut W, plan: &Plan, step: &Step) -> Result<bool, W::Error> {
     world.may_act()?;
     let change = match world.facts().await? {
-        Some(now) => plan.facts.change(&now),
+        Some(now) => plan.facts.change(&now, step),
         None => Some("the ensemble does not exist any more".to_owned()),
     };
     if let Some(why) = change {

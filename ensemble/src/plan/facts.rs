@@ -13,6 +13,7 @@ use bellwether_api::ensemble::MemberRole;
 
 use crate::ids::Voters;
 use crate::observation::{ClaimObservation, Observation, PodObservation, Revision};
+use crate::plan::Step;
 
 /// What was known of the ensemble when a step was planned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,9 +76,17 @@ impl Facts {
         }
     }
 
-    /// What is different by now, in words; `None` if nothing is.
-    pub fn change(&self, now: &Self) -> Option<String> {
-        if self == now {
+    /// What is different by now for this step, in words; `None` if nothing is.
+    ///
+    /// Claims decide about the deletion of claims only: a pass that records a list on them may restart a
+    /// member too.
+    pub fn change(&self, now: &Self, step: &Step) -> Option<String> {
+        let claims = matches!(step, Step::DeleteClaim { .. }) && self.claims != now.claims;
+        let same = self.generation == now.generation
+            && self.set == now.set
+            && self.pods == now.pods
+            && self.initialize == now.initialize;
+        if same && !claims {
             return None;
         }
         let changed = |(name, before): (&String, &PodFacts)| match now.pods.get(name) {
@@ -94,7 +103,7 @@ impl Facts {
                 "the spec"
             } else if self.set != now.set {
                 "the StatefulSet"
-            } else if self.claims != now.claims {
+            } else if claims {
                 "a volume claim"
             } else {
                 "the permission to start with an empty disk"
@@ -138,7 +147,9 @@ impl fmt::Display for PodFacts {
 
 #[cfg(test)]
 mod tests {
+    use crate::ids::ServerId;
     use crate::observation::{PodState, ServerReport};
+    use crate::plan::Expect;
 
     use super::*;
 
@@ -183,13 +194,13 @@ mod tests {
         };
         after.pods[0].resource_version = "2".to_owned();
         let facts = |o: &Observation| Facts::of(Some(1), o);
-        assert_eq!(facts(&before).change(&facts(&after)), None);
+        assert_eq!(facts(&before).change(&facts(&after), &restart()), None);
     }
 
     #[test]
     fn whatever_decides_about_a_restart_is_a_fact_of_it() {
         let before = Facts::of(Some(1), &observation(MemberRole::Follower));
-        let says = |now: Facts| before.change(&now).unwrap();
+        let says = |now: Facts| before.change(&now, &restart()).unwrap();
         let leads = Facts::of(Some(1), &observation(MemberRole::Leader));
         let expected = "zk-1 is leader of {1,2,3}, and was follower of {1,2,3}";
         assert_eq!(says(leads), expected);
@@ -214,8 +225,34 @@ mod tests {
             ..Default::default()
         });
         assert!(says(Facts::of(Some(1), &permitted)).contains("empty disk"));
+    }
+
+    #[test]
+    fn claims_are_facts_of_their_deletion_and_not_of_a_restart() {
+        let before = Facts::of(Some(1), &observation(MemberRole::Follower));
         let mut claims = observation(MemberRole::Follower);
         claims.claims.push(ClaimObservation::default());
-        assert_eq!(says(Facts::of(Some(1), &claims)), "a volume claim changed");
+        let now = Facts::of(Some(1), &claims);
+        assert_eq!(before.change(&now, &restart()), None);
+        let deletion = Step::DeleteClaim {
+            claim: "data-zk-2".to_owned(),
+            uid: "1".to_owned(),
+            resource_version: "1".to_owned(),
+            id: ServerId(3),
+            reason: String::new(),
+        };
+        let change = before.change(&now, &deletion);
+        assert_eq!(change.as_deref(), Some("a volume claim changed"));
+    }
+
+    fn restart() -> Step {
+        Step::RestartMember {
+            pod: "zk-1".to_owned(),
+            uid: "1".to_owned(),
+            resource_version: "1".to_owned(),
+            id: ServerId(2),
+            expect: Expect::Follower,
+            reason: String::new(),
+        }
     }
 }
