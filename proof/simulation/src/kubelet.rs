@@ -270,7 +270,7 @@ impl Kubelets {
         match self.nodes[sandbox.node].lost {
             Some(since) if now >= since + NODE_GRACE => {
                 sandbox.ready = false;
-                write_status(store, &mut sandbox, pod, true);
+                write_status(store, &mut sandbox, true);
             }
             Some(_) => {}
             None => {
@@ -283,7 +283,7 @@ impl Kubelets {
                 } else {
                     self.run(now, store, zoo, &mut sandbox, pod);
                 }
-                write_status(store, &mut sandbox, pod, false);
+                write_status(store, &mut sandbox, false);
             }
         }
         self.sandboxes.insert(pod.uid().to_owned(), sandbox);
@@ -527,7 +527,7 @@ fn claims_of(store: &Store, pod: &Object) -> Option<Vec<String>> {
 }
 
 /// Writes what is to be seen of a pod, if it is different from what was written last.
-fn write_status(store: &mut Store, sandbox: &mut Sandbox, pod: &Object, lost: bool) {
+fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool) {
     let ready = sandbox.ready && !lost;
     let (init, server) = match &sandbox.stage {
         Stage::Creating(_) => (
@@ -600,7 +600,6 @@ fn write_status(store: &mut Store, sandbox: &mut Sandbox, pod: &Object, lost: bo
             { "type": "Ready", "status": word, "lastTransitionTime": since },
         ]);
     });
-    let _ = pod;
 }
 
 fn waiting(reason: &str, message: &str) -> Value {

@@ -174,45 +174,30 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
         });
     }
     let begin = Instant::now();
-    let next = AtomicU64::new(arguments.seed);
     let end = if arguments.long {
-        u64::MAX
+        u64::MAX / 2
     } else {
         arguments.seed + arguments.seeds
     };
     let all = Mutex::new((Totals::default(), Vec::<(u64, String, usize)>::new()));
-    let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
-                        break;
-                    }
-                    let result = run(seed, &[], broken);
-                    let mut all = all
-                        .lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner);
-                    match result {
-                        Ok(story) => {
-                            all.0.add(&story);
-                            if let Some(violation) = story.violations.first() {
-                                println!("seed {seed}: {violation}");
-                                all.1.push((seed, violation.clone(), story.acts));
-                            }
-                        }
-                        Err(error) => {
-                            println!("seed {seed}: {error:#}");
-                            all.1.push((seed, format!("{error:#}"), 0));
-                        }
-                    }
-                    if all.1.len() >= arguments.failures {
-                        next.store(u64::MAX / 2, Ordering::Relaxed);
-                    }
+    each_seed(arguments.seed, end, broken, |seed, result| {
+        let mut all = all
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        match result {
+            Ok(story) => {
+                all.0.add(&story);
+                if let Some(violation) = story.violations.first() {
+                    println!("seed {seed}: {violation}");
+                    all.1.push((seed, violation.clone(), story.acts));
                 }
-            });
+            }
+            Err(error) => {
+                println!("seed {seed}: {error:#}");
+                all.1.push((seed, format!("{error:#}"), 0));
+            }
         }
+        all.1.len() < arguments.failures
     });
     let (totals, failures) = all
         .into_inner()
@@ -240,11 +225,14 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// The first life in which the break of a rule shows.
-fn caught(rule: &str, arguments: &Arguments) -> Result<String> {
-    let end = arguments.seed + arguments.seeds;
-    let found = Mutex::new(None::<(u64, String)>);
-    let next = AtomicU64::new(arguments.seed);
+/// Lives the lives of these seeds, as many at once as there are cores, until `go_on` says no.
+fn each_seed(
+    first: u64,
+    end: u64,
+    broken: Option<&str>,
+    go_on: impl Fn(u64, Result<Story>) -> bool + Sync,
+) {
+    let next = AtomicU64::new(first);
     let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -254,20 +242,32 @@ fn caught(rule: &str, arguments: &Arguments) -> Result<String> {
                     if seed >= end {
                         break;
                     }
-                    let violation = match run(seed, &[], Some(rule)) {
-                        Ok(story) => story.violations.into_iter().next(),
-                        Err(error) => Some(format!("{error:#}")),
-                    };
-                    if let Some(violation) = violation {
-                        next.store(u64::MAX / 2, Ordering::Relaxed);
-                        let mut found = found
-                            .lock()
-                            .unwrap_or_else(std::sync::PoisonError::into_inner);
-                        found.get_or_insert((seed, violation));
+                    if !go_on(seed, run(seed, &[], broken)) {
+                        next.store(end, Ordering::Relaxed);
                     }
                 }
             });
         }
+    });
+}
+
+/// The first life in which the break of a rule shows.
+fn caught(rule: &str, arguments: &Arguments) -> Result<String> {
+    let end = arguments.seed + arguments.seeds;
+    let found = Mutex::new(None::<(u64, String)>);
+    each_seed(arguments.seed, end, Some(rule), |seed, result| {
+        let violation = match result {
+            Ok(story) => story.violations.into_iter().next(),
+            Err(error) => Some(format!("{error:#}")),
+        };
+        let Some(violation) = violation else {
+            return true;
+        };
+        let mut found = found
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        found.get_or_insert((seed, violation));
+        false
     });
     let found = found
         .into_inner()

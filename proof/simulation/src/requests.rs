@@ -17,10 +17,8 @@ pub struct Trouble {
     pub dies_after: Option<u16>,
     /// Operators that died so, and are not cleared away yet.
     pub died: BTreeSet<String>,
-    /// How many requests of operators read, and how many of them wrote.
+    /// How many requests of operators read.
     pub reads: usize,
-    /// See `reads`.
-    pub writes: usize,
 }
 
 /// The requests' way through the trouble.
@@ -44,8 +42,6 @@ impl Faults for Requests {
         let delay = Duration::from_micros(self.rng.u64(300..4000));
         if call.action.is_read() {
             trouble.reads += 1;
-        } else {
-            trouble.writes += 1;
         }
         let hang = trouble.dead.contains(&*call.client) || trouble.died.contains(&*call.client);
         let then = match self.rng.u8(0..60) {
