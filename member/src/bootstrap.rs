@@ -16,7 +16,7 @@ pub(crate) struct Permission {
 
 /// What to do with the file `initialize`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Marker {
+pub enum Marker {
     /// The disk has a database: the file must not exist.
     RemoveBecauseThereIsData,
     /// The disk is empty and nothing permits a bootstrap: join without a vote until synced.
@@ -27,7 +27,7 @@ pub(crate) enum Marker {
 
 impl Marker {
     /// How the log line names it.
-    pub(crate) fn explain(self) -> &'static str {
+    pub fn explain(self) -> &'static str {
         match self {
             Self::RemoveBecauseThereIsData => "the volume holds a database",
             Self::RemoveBecauseNotPermitted => {
@@ -111,7 +111,7 @@ pub(crate) fn decide(
 }
 
 /// Whether a file of `version-2` is part of the database. Unfinished files (`.tmp`) are not.
-pub(crate) fn is_database_file(name: &str) -> bool {
+pub fn is_database_file(name: &str) -> bool {
     let zxid = match (name.strip_prefix("snapshot."), name.strip_prefix("log.")) {
         (Some(rest), _) => rest
             .strip_suffix(".gz")
@@ -125,7 +125,7 @@ pub(crate) fn is_database_file(name: &str) -> bool {
 
 /// Whether a file of `version-2` is a leftover that a start without a database leaves behind, and
 /// that would stop a later bootstrap.
-pub(crate) fn is_leftover_file(name: &str) -> bool {
+pub fn is_leftover_file(name: &str) -> bool {
     let name = name.strip_suffix(".tmp").unwrap_or(name);
     matches!(name, "acceptedEpoch" | "currentEpoch" | "updatingEpoch")
         || name.starts_with("snapshot.")

@@ -23,7 +23,7 @@ pub(crate) fn parse_recorded(server_id: u64, epochs: Option<&[u8]>) -> Result<Op
 }
 
 /// The epoch in the name of a snapshot or transaction log: the upper half of its zxid.
-pub(crate) fn of_file(name: &str) -> Option<u64> {
+pub fn of_file(name: &str) -> Option<u64> {
     let (kind, rest) = name.split_once('.')?;
     let zxid = rest.split('.').next()?;
     let zxid = u64::from_str_radix(zxid, 16).ok()?;

@@ -7,11 +7,11 @@ const MAX_SERVER_ID: u64 = 254;
 
 /// One member of one ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub struct Identity {
     /// `namespace/name` of the ensemble.
-    pub(crate) ensemble: String,
+    pub ensemble: String,
     /// The server id: ordinal + 1 + offset.
-    pub(crate) server_id: u64,
+    pub server_id: u64,
 }
 
 impl fmt::Display for Identity {
@@ -21,7 +21,10 @@ impl fmt::Display for Identity {
 }
 
 /// Derives the identity from what the pod template put into the environment.
-pub(crate) fn identify(
+///
+/// # Errors
+/// Which variable names no member, and what is expected of it.
+pub fn identify(
     pod_name: Option<&str>,
     ensemble: Option<&str>,
     id_offset: Option<&str>,

@@ -5,16 +5,12 @@
 //! the member may bootstrap with an empty disk. `bellwether-member serve` answers the kubelet's readiness
 //! probe over HTTP, in a container beside ZooKeeper's; `bellwether-member probe ready` asks once.
 //!
-//! Decisions are pure functions ([`identity`], [`ownership`], [`bootstrap`]); [`prepare`] does the
-//! reading and writing around them. No content of any file makes the program panic: a file that it
-//! cannot understand is refused with a message that says what a person can do.
+//! The library decides and is pure; [`prepare`] reads and writes around it. No content of any file makes
+//! the program panic: it refuses a file that it cannot understand, with a message that says what a person
+//! can do.
 
-mod bootstrap;
-mod epoch;
 mod files;
-mod identity;
 mod options;
-mod ownership;
 mod prepare;
 mod probe;
 mod serve;

@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 use crate::identity::Identity;
 
 /// The name of the mark, at the root of the volume.
-pub(crate) const MARK: &str = "bellwether.json";
+pub const MARK: &str = "bellwether.json";
 /// The name of ZooKeeper's own file with the server id.
-pub(crate) const MYID: &str = "myid";
+pub const MYID: &str = "myid";
 /// The version of the mark's format that this program reads and writes.
 const FORMAT: u64 = 1;
 
 /// What was found on the volumes, before anything is judged.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
+pub struct Found {
     /// The mark in the data directory.
-    pub(crate) mark: Option<Vec<u8>>,
+    pub mark: Option<Vec<u8>>,
     /// The mark in the transaction log directory; the outer `None` if there is no separate one.
-    pub(crate) log_mark: Option<Option<Vec<u8>>>,
+    pub log_mark: Option<Option<Vec<u8>>>,
     /// `myid`.
-    pub(crate) myid: Option<Vec<u8>>,
+    pub myid: Option<Vec<u8>>,
     /// The path of one file of ZooKeeper's database, if there is any.
-    pub(crate) database: Option<String>,
+    pub database: Option<String>,
 }
 
 /// The mark to write.

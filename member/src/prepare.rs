@@ -1,17 +1,17 @@
-//! `bellwether-member prepare`: reads what is there, asks the pure modules, writes what they decide.
+//! `bellwether-member prepare`: reads what is there, has it judged, and writes what is decided.
 
 use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bellwether_member::{
+    Around, Found, Identity, MARK, MYID, Marker, decide, epoch_of_file, identify, is_database_file,
+    is_leftover_file,
+};
 use serde_json::json;
 
-use crate::bootstrap::{self, Marker};
-use crate::epoch;
 use crate::files::{describe, names, read_if_there, remove_if_there, replace, write_atomically};
-use crate::identity::{Identity, identify};
 use crate::options::Directories;
-use crate::ownership::{self, Found, MARK, MYID};
 use crate::volumes::{self, VERSION};
 
 /// The file that permits ZooKeeper to start with an empty database; and the files that permit this
@@ -64,39 +64,30 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
         && !same_directory(&dirs.data, &dirs.datalog)
         && separates_log(&zoo_cfg);
 
-    let found = gather_volume(dirs, separate_log)?;
-    let known = ownership::check(&identity, &found)?;
-    let recorded = epoch::parse_recorded(
-        identity.server_id,
-        read_if_there(&dirs.bootstrap.join("epochs"))?.as_deref(),
-    )?;
-    let empty_at = match found.database {
-        None => recorded,
-        Some(_) => ownership::empty_at(found.mark.as_deref()),
-    };
-    if found.database.is_some() {
-        epoch::check(&identity, epoch_on_disk(dirs)?, recorded, empty_at)?;
-    }
-    let marker = decide_marker(dirs, &identity, &found, environment.now);
+    let decision = decide(&look_around(
+        dirs,
+        &identity,
+        separate_log,
+        environment.now,
+    )?)?;
     let marker_directory = if separate_log {
         &dirs.datalog
     } else {
         &dirs.data
     };
     // Whatever happens next: a marker that nothing permits any more must not stay.
-    if marker != Ok(Marker::Create) {
+    if decision.marker != Ok(Marker::Create) {
         remove_if_there(&dirs.data.join(INITIALIZE))?;
         remove_if_there(&dirs.datalog.join(INITIALIZE))?;
     }
-    let marker = marker?;
+    let marker = decision.marker?;
 
     // The data volume's mark comes last but one: it says that the log volume is marked too.
-    let starts = separate_log.then(|| ownership::next_start(&found));
-    let mark = ownership::mark_with(&identity, empty_at, starts);
+    let mark = decision.mark.as_bytes();
     if separate_log {
-        write_atomically(&dirs.datalog.join(MARK), mark.as_bytes(), 0o644)?;
+        write_atomically(&dirs.datalog.join(MARK), mark, 0o644)?;
     }
-    write_atomically(&dirs.data.join(MARK), mark.as_bytes(), 0o644)?;
+    write_atomically(&dirs.data.join(MARK), mark, 0o644)?;
     write_atomically(
         &dirs.data.join(MYID),
         format!("{}\n", identity.server_id).as_bytes(),
@@ -115,7 +106,7 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
         "message": "prepared",
         "ensemble": identity.ensemble,
         "serverId": identity.server_id,
-        "volume": if known { "known" } else { "new" },
+        "volume": if decision.known { "known" } else { "new" },
         "separateTransactionLog": separate_log,
         "initialize": marker == Marker::Create,
         "because": marker.explain(),
@@ -175,6 +166,30 @@ fn same_directory(a: &Path, b: &Path) -> bool {
     }
 }
 
+/// Reads all that the decision depends on.
+fn look_around(
+    dirs: &Directories,
+    identity: &Identity,
+    separate_log: bool,
+    now: u64,
+) -> Result<Around, String> {
+    let found = gather_volume(dirs, separate_log)?;
+    let epoch = match found.database {
+        Some(_) => epoch_on_disk(dirs)?,
+        None => 0,
+    };
+    Ok(Around {
+        identity: identity.clone(),
+        found,
+        epoch,
+        recorded: read_if_there(&dirs.bootstrap.join("epochs"))?,
+        permitted: read_if_there(&dirs.bootstrap.join(INITIALIZE))?,
+        until: read_if_there(&dirs.bootstrap.join("until"))?,
+        required: read_if_there(&dirs.config.join(INITIALIZE))?,
+        now,
+    })
+}
+
 fn gather_volume(dirs: &Directories, separate_log: bool) -> Result<Found, String> {
     if !dirs.data.is_dir() {
         return Err(format!("there is no directory {}", dirs.data.display()));
@@ -184,7 +199,7 @@ fn gather_volume(dirs: &Directories, separate_log: bool) -> Result<Found, String
         let version = directory.join(VERSION);
         let file = names(&version)?
             .into_iter()
-            .find(|name| bootstrap::is_database_file(name));
+            .find(|name| is_database_file(name));
         database = database.or(file.map(|name| version.join(name).display().to_string()));
     }
     let log_mark = match separate_log {
@@ -207,38 +222,16 @@ fn epoch_on_disk(dirs: &Directories) -> Result<u64, String> {
     let mut newest = 0;
     for directory in [&dirs.data, &dirs.datalog] {
         let names = names(&directory.join(VERSION))?;
-        let epochs = names.iter().filter_map(|name| epoch::of_file(name));
+        let epochs = names.iter().filter_map(|name| epoch_of_file(name));
         newest = epochs.fold(newest, u64::max);
     }
     Ok(newest)
 }
 
-fn decide_marker(
-    dirs: &Directories,
-    identity: &Identity,
-    found: &Found,
-    now: u64,
-) -> Result<Marker, String> {
-    let has_database = found.database.is_some();
-    if has_database {
-        return Ok(Marker::RemoveBecauseThereIsData);
-    }
-    let initialize = read_if_there(&dirs.bootstrap.join(INITIALIZE))?;
-    let until = read_if_there(&dirs.bootstrap.join("until"))?;
-    let permission = bootstrap::parse_permission(initialize.as_deref(), until.as_deref())?;
-    let marker = bootstrap::decide(identity.server_id, has_database, permission.as_ref(), now)?;
-    let of_revision = read_if_there(&dirs.config.join(INITIALIZE))?;
-    let must = bootstrap::parse_list(of_revision.as_deref())?.contains(&identity.server_id);
-    if must && marker != Marker::Create {
-        return Err(bootstrap::not_yet_permitted());
-    }
-    Ok(marker)
-}
-
 /// Clears what a start without a database left behind; anything unknown stays and is an error.
 fn remove_leftovers(version: &Path) -> Result<(), String> {
     let names = names(version)?;
-    if let Some(unknown) = names.iter().find(|name| !bootstrap::is_leftover_file(name)) {
+    if let Some(unknown) = names.iter().find(|name| !is_leftover_file(name)) {
         return Err(format!(
             "{} is no file that ZooKeeper leaves in an empty database directory. Remove it by hand if \
              it is not needed; the server may not bootstrap beside it.",

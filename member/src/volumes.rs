@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::bootstrap::is_database_file;
 use crate::files::{describe, names, read_if_there};
+use bellwether_member::is_database_file;
 
 /// The directory that ZooKeeper keeps its database in, under `dataDir` and `dataLogDir`.
 pub(crate) const VERSION: &str = "version-2";

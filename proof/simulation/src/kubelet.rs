@@ -8,11 +8,12 @@ use bellwether_api::labels;
 use bellwether_ensemble::ServerId;
 use bellwether_ensemble::desired::bootstrap_config_map;
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE, PREPARE_CONTAINER};
+use bellwether_member::identify;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api_server::{Delete, Kind, Object, Store};
-use crate::zookeeper::{DiskId, Permission, Phase, Prepare, ProcessId, Start, Zoo};
+use crate::zookeeper::{Bootstrap, DiskId, Phase, Prepare, ProcessId, Start, Zoo};
 
 /// Who writes what the kubelets write.
 const ACTOR: &str = "kubelet";
@@ -426,23 +427,18 @@ impl Kubelets {
         let text = text.ok_or_else(|| format!("the revision has no file for server {id}"))?;
         let bootstrap = bootstrap_config_map(&prepare.ensemble_name);
         let bootstrap = store.get(Kind::CONFIG_MAP, &sandbox.namespace, &bootstrap);
-        let word = |key: &str| bootstrap.and_then(|b| b["data"][key].as_str());
-        let recorded = word("epochs").and_then(|text| {
-            let mut lines = text.lines().filter_map(|line| line.split_once('='));
-            lines
-                .find(|(server, _)| *server == id.to_string())?
-                .1
-                .parse()
-                .ok()
-        });
+        let word = |key: &str| bootstrap.and_then(|b| b["data"][key].as_str().map(str::to_owned));
         zoo.prepare(&Prepare {
             ensemble: prepare.ensemble.clone(),
             id,
             disk,
             log_disk,
-            permission: Permission::parse(word("initialize"), word("until")),
-            must_initialize: annotation(INITIALIZE) == Some(id.to_string().as_str()),
-            recorded_epoch: recorded,
+            bootstrap: Bootstrap {
+                initialize: word("initialize"),
+                until: word("until"),
+                epochs: word("epochs"),
+            },
+            required: annotation(INITIALIZE).map(str::to_owned),
             now: u64::try_from(Timestamp::now().as_second()).unwrap_or(0),
         })?;
         Start::parse(&prepare.ensemble, id, text, disk, log_disk).map_err(|error| error.to_string())
@@ -477,23 +473,17 @@ fn member_program(pod: &Object) -> Result<Told, String> {
             .and_then(|v| v["value"].as_str())
             .unwrap_or_default()
     };
-    let ordinal = pod
-        .name()
-        .rsplit('-')
-        .next()
-        .and_then(|o| o.parse::<u16>().ok());
-    let ordinal = ordinal.ok_or("the pod has no ordinal")?;
-    let offset: u16 = value("ID_OFFSET").parse().unwrap_or(0);
-    let observes = pod.label(labels::COMPONENT) == Some(labels::COMPONENT_OBSERVER);
-    let ensemble = value("ENSEMBLE").to_owned();
+    let identity = identify(
+        Some(pod.name()),
+        Some(value("ENSEMBLE")),
+        Some(value("ID_OFFSET")),
+    )?;
+    let id = u16::try_from(identity.server_id).map_err(|error| error.to_string())?;
+    let name = identity.ensemble.rsplit('/').next().unwrap_or_default();
     Ok(Told {
-        ensemble_name: ensemble.rsplit('/').next().unwrap_or_default().to_owned(),
-        ensemble,
-        id: if observes {
-            ServerId::of_observer(ordinal, offset)
-        } else {
-            ServerId::of_ordinal(ordinal, offset)
-        },
+        ensemble_name: name.to_owned(),
+        ensemble: identity.ensemble,
+        id: ServerId(id),
     })
 }
 

@@ -41,7 +41,7 @@ pub use self::config::NotAConfiguration;
 use self::disk::Disk;
 use self::ledger::Ledger;
 use self::network::{LinkId, Message, Network, Port};
-pub use self::prepare::{Permission, Prepare, Prepared};
+pub use self::prepare::{Bootstrap, Prepare, Prepared};
 use self::process::{Lead, Process};
 pub use self::types::*;
 

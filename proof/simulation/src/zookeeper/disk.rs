@@ -8,7 +8,7 @@ use super::types::{Entry, epoch_of};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     /// What the member program wrote on it.
-    pub(super) mark: Option<Mark>,
+    pub(super) mark: Option<String>,
     /// The file `myid`.
     pub(super) myid: Option<ServerId>,
     /// Whether the file `initialize` is there.
@@ -26,15 +26,6 @@ pub(super) struct Disk {
     pub(super) used: u64,
     /// Whether nothing can be written to it.
     pub(super) full: bool,
-}
-
-/// The member program's mark.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mark {
-    pub(super) ensemble: String,
-    pub(super) id: ServerId,
-    pub(super) empty_at: Option<u64>,
-    pub(super) starts: Option<u64>,
 }
 
 /// Every transaction up to a zxid.

@@ -76,18 +76,18 @@ impl Bench {
     fn disk(&mut self, id: u16, first: bool) -> DiskId {
         let disk = self.zoo.new_disk();
         self.disks.insert(id, disk);
-        let ids = if first { vec![ServerId(id)] } else { vec![] };
+        let bootstrap = Bootstrap {
+            initialize: first.then(|| id.to_string()),
+            until: Some("1".to_owned()),
+            epochs: None,
+        };
         let around = Prepare {
             ensemble: NAME.to_owned(),
             id: ServerId(id),
             disk,
             log_disk: None,
-            permission: Permission {
-                ids,
-                until: Some(1),
-            },
-            must_initialize: false,
-            recorded_epoch: None,
+            bootstrap,
+            required: None,
             now: 0,
         };
         assert_eq!(self.zoo.prepare(&around).unwrap().initialize, first);

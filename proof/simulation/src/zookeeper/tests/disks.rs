@@ -53,9 +53,11 @@ fn an_old_copy_of_a_disk_loses_writes_unless_it_is_refused() {
         id: ServerId(2),
         disk: copy,
         log_disk: None,
-        permission: Permission::default(),
-        must_initialize: false,
-        recorded_epoch: Some(2),
+        bootstrap: Bootstrap {
+            epochs: Some("2=2".to_owned()),
+            ..Bootstrap::default()
+        },
+        required: None,
         now: 0,
     };
     let refused = bench.zoo.prepare(&around).unwrap_err();
@@ -87,6 +89,14 @@ fn what_is_acknowledged_outlives_the_end_of_every_process() {
     }
 }
 
+fn permission(ids: &str, until: &str) -> Bootstrap {
+    Bootstrap {
+        initialize: Some(ids.to_owned()),
+        until: Some(until.to_owned()),
+        epochs: None,
+    }
+}
+
 #[test]
 fn the_member_program_refuses_what_is_not_the_members_own() {
     let mut zoo = Zoo::new(1);
@@ -96,9 +106,8 @@ fn the_member_program_refuses_what_is_not_the_members_own() {
         id: ServerId(2),
         disk: data,
         log_disk: Some(log),
-        permission: Permission::parse(Some("1,2,3"), Some("100")),
-        must_initialize: false,
-        recorded_epoch: None,
+        bootstrap: permission("1,2,3", "100"),
+        required: None,
         now: 50,
     };
     assert_eq!(zoo.prepare(&around), Ok(Prepared { initialize: true }));
@@ -114,7 +123,7 @@ fn the_member_program_refuses_what_is_not_the_members_own() {
     assert!(
         zoo.prepare(&other)
             .unwrap_err()
-            .contains("belongs to server 2")
+            .contains("it is marked as server 2")
     );
     let other = Prepare {
         ensemble: "shop/other".to_owned(),
@@ -122,12 +131,12 @@ fn the_member_program_refuses_what_is_not_the_members_own() {
     };
     assert!(zoo.prepare(&other).is_err());
     let without = Prepare {
-        permission: Permission::default(),
+        bootstrap: Bootstrap::default(),
         ..around.clone()
     };
     assert_eq!(zoo.prepare(&without), Ok(Prepared { initialize: false }));
     let must = Prepare {
-        must_initialize: true,
+        required: Some("2".to_owned()),
         ..without
     };
     assert!(zoo.prepare(&must).unwrap_err().contains("needs its vote"));
@@ -138,7 +147,7 @@ fn the_member_program_refuses_what_is_not_the_members_own() {
     assert!(
         zoo.prepare(&alone)
             .unwrap_err()
-            .contains("which this pod lacks")
+            .contains("which this pod does not have")
     );
 }
 
@@ -152,9 +161,8 @@ fn a_log_on_a_volume_of_its_own_is_read_again() {
         id: ServerId(1),
         disk: data,
         log_disk: Some(log),
-        permission: Permission::parse(Some("1"), Some("100")),
-        must_initialize: false,
-        recorded_epoch: None,
+        bootstrap: permission("1", "100"),
+        required: None,
         now: 50,
     };
     let start = Start {
