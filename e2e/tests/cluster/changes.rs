@@ -76,35 +76,6 @@ pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
     })
 }
 
-pub(crate) fn a_paused_ensemble_is_left_alone_until_it_is_resumed(world: &World) -> Result<()> {
-    let ensemble = world.small_ensemble(1)?;
-    let before = ensemble.uids();
-    ensemble.patch(&json!({ "paused": true, "config": { "syncLimit": 7 } }))?;
-    until("the pause is reported", Duration::from_secs(60), || {
-        let status = ensemble.status()?;
-        if status["phase"] == "Paused" {
-            Ok(())
-        } else {
-            Err(status.to_string())
-        }
-    })?;
-    throughout("nothing restarts", Duration::from_secs(10), || {
-        let now = ensemble.uids();
-        if now == before {
-            Ok(())
-        } else {
-            Err(format!("{before:?} became {now:?}"))
-        }
-    })?;
-    ensemble.patch(&json!({ "paused": false }))?;
-    ensemble.wait_ready(1)?;
-    ensure!(
-        ensemble.uids() != before,
-        "the change was not carried out after the pause"
-    );
-    Ok(())
-}
-
 /// The chain stands still while the ensemble is paused, goes on afterwards, and turns round when the
 /// user asks for the old size in the middle of a step.
 pub(crate) fn a_chain_is_paused_resumed_and_turned_round(world: &World) -> Result<()> {

@@ -36,10 +36,6 @@ pub(crate) fn claims(world: &World) -> Result<BTreeMap<String, Value>> {
         .collect())
 }
 
-fn uid(claim: &Value) -> &str {
-    claim["metadata"]["uid"].as_str().unwrap_or_default()
-}
-
 /// Deletes the ensemble and waits until nothing of it runs.
 fn delete(world: &World) -> Result<()> {
     world.run(&["delete", "zke", "main", "--timeout=60s"])?;
@@ -50,47 +46,6 @@ fn delete(world: &World) -> Result<()> {
         }
         Ok(())
     })
-}
-
-pub(crate) fn a_returned_member_takes_up_its_old_volume(world: &World) -> Result<()> {
-    let clients = world.clients()?;
-    let ensemble = world.ensemble("main", retained(3))?;
-    ensemble.wait_ready(3)?;
-    let before = claims(world)?;
-    let load = Load::start(clients, ensemble, 3)?;
-    ensemble.scale(1)?;
-    ensemble.wait_ready(1)?;
-    until(
-        "every claim says who the last members are",
-        PATIENCE,
-        || {
-            let claims = claims(world).map_err(|e| e.to_string())?;
-            let lists: Vec<_> = claims
-                .values()
-                .map(|c| c["metadata"]["annotations"]["zookeeper.bellwether.dev/voters"].clone())
-                .collect();
-            if lists == [json!("1"), json!("1"), json!("1")] {
-                Ok(())
-            } else {
-                Err(format!("{lists:?}"))
-            }
-        },
-    )?;
-    load.wait_writes(20)?;
-    ensemble.scale(3)?;
-    ensemble.wait_ready(3)?;
-    let verdict = load.finish(3)?;
-    eprintln!("3 to 1 to 3: longest gap {} s", verdict.longest_gap());
-    verdict.assert_safe()?;
-    let after = claims(world)?;
-    ensure!(
-        before.len() == 3
-            && before
-                .iter()
-                .all(|(n, c)| after.get(n).map(uid) == Some(uid(c))),
-        "the claims are others: {after:?}"
-    );
-    Ok(())
 }
 
 pub(crate) fn an_ensemble_created_again_with_another_size_serves_its_data(
@@ -154,35 +109,6 @@ pub(crate) fn a_deleted_ensemble_leaves_no_claims_if_told_so(world: &World) -> R
             Err(format!("{names:?}"))
         }
     })
-}
-
-pub(crate) fn a_member_that_lost_its_volume_comes_back_empty_and_syncs(
-    world: &World,
-) -> Result<()> {
-    let clients = world.clients()?;
-    let ensemble = world.small_ensemble(3)?;
-    let load = Load::start(clients, ensemble, 3)?;
-    let old = claims(world)?.remove("data-main-1").unwrap_or_default();
-    world.take_away(&["pvc/data-main-1"])?;
-    ensemble.delete_pod("main-1")?;
-    // The status says Ready until the operator sees that the pod went.
-    let prepared = until("the empty member is prepared", PATIENCE, || {
-        let logs = ["logs", "main-1", "-c", "prepare"];
-        let text = world.run(&logs).map_err(|e| e.to_string())?;
-        let done = text.contains("prepared");
-        done.then_some(text).ok_or("not yet".to_owned())
-    })?;
-    ensemble.wait_ready(3)?;
-    let new = claims(world)?.remove("data-main-1").unwrap_or_default();
-    ensure!(
-        !uid(&new).is_empty() && uid(&new) != uid(&old),
-        "the claim is {new}"
-    );
-    ensure!(
-        prepared.contains(r#""initialize":false"#),
-        "the empty member was permitted to vote: {prepared}"
-    );
-    load.finish(3)?.assert_safe()
 }
 
 pub(crate) fn an_old_copy_of_a_volume_is_refused(world: &World) -> Result<()> {

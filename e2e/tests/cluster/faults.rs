@@ -4,37 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Error, Result, ensure};
 use bellwether_e2e::ensemble::Ensemble;
-use bellwether_e2e::history::deletions;
-use bellwether_e2e::load::Load;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::world::{OPERATOR_NAMESPACE, World};
 use serde_json::json;
-
-pub(crate) fn deleting_the_leaders_pod_heals(world: &World) -> Result<()> {
-    let clients = world.clients()?;
-    let ensemble = world.small_ensemble(3)?;
-    let load = Load::start(clients, ensemble, 3)?;
-    let leader = ensemble.wait_leader()?;
-    ensemble.delete_pod(&leader)?;
-    until("another member leads", Duration::from_secs(60), || {
-        let status = ensemble.status()?;
-        match status["leader"].as_str() {
-            Some(other) if other != leader => Ok(()),
-            other => Err(format!("the leader is {other:?}")),
-        }
-    })?;
-    ensemble.wait_ready(3)?;
-    let verdict = load.finish(3)?;
-    eprintln!("leader deleted: longest gap {} s", verdict.longest_gap());
-    verdict.assert_safe()?;
-    // It came back under the same configuration, so nobody else had to restart.
-    let done = deletions(&world.pods.history());
-    ensure!(
-        done.len() == 1 && done[0].pod == leader,
-        "deleted pods: {done:?}"
-    );
-    Ok(())
-}
 
 /// Status, lease, ConfigMaps, Services and disruption budget: all of it is made again from what runs,
 /// and no member notices.

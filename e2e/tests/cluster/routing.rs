@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use bellwether_e2e::clients::{Client, pod};
+use bellwether_e2e::ensemble::Ensemble;
+use bellwether_e2e::process;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::watch::Watch;
 use bellwether_e2e::world::World;
@@ -38,10 +40,22 @@ while True:
 
 /// A pod that is a candidate under its own name and says that name over HTTP.
 fn run_candidate(world: &World, hosts: &str, path: &str, name: &str) -> Result<()> {
+    run_candidate_for(world, hosts, path, name, 6)
+}
+
+/// The same with a session that lasts for so many seconds after its client's last sign of life.
+fn run_candidate_for(
+    world: &World,
+    hosts: &str,
+    path: &str,
+    name: &str,
+    session: u32,
+) -> Result<()> {
     let script = format!(
         "mkdir /tmp/www && echo {name} >/tmp/www/name && \
          (python3 -m http.server 8080 --directory /tmp/www >/dev/null 2>&1 &) && \
-         exec python3 /clients/kazoo_election.py --hosts {hosts} --path {path} --id {name}"
+         exec python3 /clients/kazoo_election.py --hosts {hosts} --path {path} --id {name} \
+         --timeout {session}"
     );
     let mut pod = pod(name, &["sh", "-c", &script]);
     pod["metadata"]["labels"] = json!({ "app": "candidate" });
@@ -115,6 +129,59 @@ fn answered(poll: &Client<'_>, name: &str, after: f64) -> Result<f64, String> {
         .filter_map(|line| line["time"].as_f64())
         .find(|time| *time >= after)
         .ok_or_else(|| format!("last: {:?}", poll.lines().last()))
+}
+
+/// The znode of a leader whose container died stays until its session ends. The container that is started
+/// in its place is not the leader: label and Service leave the pod while the znode is still there.
+pub(crate) fn a_leader_whose_container_died_is_left_before_its_session_ends(
+    world: &World,
+) -> Result<()> {
+    // The longest session that a server with this tickTime grants.
+    const SESSION: u32 = 40;
+    let mut spec = Ensemble::small(1);
+    spec["config"]["tickTime"] = json!(2000);
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(1)?;
+    let hosts = ensemble.members(1);
+    let path = "/app/election";
+    let service = json!({ "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] });
+    let both = json!({ "service": service, "podLabels": {} });
+    let mut object = manifest("app", path, both);
+    object["spec"]["podBinding"] = json!({ "selector": { "matchLabels": { "app": "candidate" } } });
+    world.apply(&object)?;
+    let election = world.election_handle("app");
+    run_candidate_for(world, &hosts, path, "web-0", SESSION)?;
+    wait_roles(world, ROLE, &[("web-0", "leader")])?;
+    election.wait_condition("Projected", "True", "UpToDate")?;
+    let pod = world.pods.get("web-0").context("there is no web-0")?;
+    let uid = pod["metadata"]["uid"].as_str().unwrap_or_default();
+    let processes = process::of_pod(uid);
+    let servers: Vec<_> = (processes.into_iter())
+        .filter(|p| p.line.contains("python3"))
+        .collect();
+    if servers.is_empty() {
+        eprintln!("the cluster's processes are elsewhere: no container can be killed");
+        return Ok(());
+    }
+    let killed = std::time::Instant::now();
+    process::signal(&servers, "KILL");
+    election.wait_condition("LeaderBound", "False", "PodNotFound")?;
+    let after = killed.elapsed();
+    let still = election.view().map_err(anyhow::Error::msg)?.0;
+    ensure!(
+        still.as_deref() == Some("web-0"),
+        "the session had ended: {still:?} leads"
+    );
+    wait_object(world, "endpointslice", "app-leader", |slice| {
+        slice["endpoints"].as_array().is_none_or(Vec::is_empty)
+    })?;
+    eprintln!("container killed: its pod is not the leader's any more after {after:.1?}");
+    until("the label went", PATIENCE, || {
+        match roles(world, ROLE).get("web-0").map(String::as_str) {
+            Some("leader") => Err("web-0 is labelled as the leader".to_owned()),
+            _ => Ok(()),
+        }
+    })
 }
 
 pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> Result<()> {

@@ -85,60 +85,6 @@ pub(crate) fn expect_refusal(
     }
 }
 
-/// The leader is asked for again before each restart: here its server dies in the middle of the
-/// roll, and another one leads from then on.
-pub(crate) fn scenario_07_rolling_restart_where_the_leader_moves_in_the_middle(
-    world: &World,
-) -> Result<()> {
-    let clients = world.clients()?;
-    let ensemble = world.small_ensemble(3)?;
-    let load = Load::start(clients, ensemble, 3)?;
-    let before = ensemble.uids();
-    ensemble.patch(&json!({ "config": { "syncLimit": 6 } }))?;
-    let first = until("a member restarts", Duration::from_secs(120), || {
-        let done = deletions(&world.pods.history());
-        done.first().cloned().ok_or_else(|| "none yet".to_owned())
-    })?;
-    world.wait_replaced(&first.pod, &first.uid)?;
-    let leader = ensemble.wait_leader()?;
-    ensure!(leader != first.pod, "{leader} restarted first");
-    // The server dies, its pod stays: it is as outdated as before, and no longer leads. That
-    // kubectl sees the connection break is no failure.
-    let kill = [
-        "exec",
-        &leader,
-        "-c",
-        "zookeeper",
-        "--",
-        "sh",
-        "-c",
-        "kill 1",
-    ];
-    let _ = world.run(&kill);
-    until("another member leads", Duration::from_secs(120), || {
-        let status = ensemble.status()?;
-        match status["leader"].as_str() {
-            Some(other) if other != leader => Ok(()),
-            other => Err(format!("the leader is {other:?}")),
-        }
-    })?;
-    ensemble.wait_ready(3)?;
-    let verdict = load.finish(3)?;
-    verdict.assert_safe()?;
-    let done = deletions(&world.pods.history());
-    assert_leader_last(&done, &verdict)?;
-    let counts = restarts(&done);
-    ensure!(
-        counts.len() == 3 && counts.values().all(|n| *n == 1),
-        "restarts by pod: {counts:?}"
-    );
-    let same = before
-        .iter()
-        .any(|(p, u)| ensemble.uids().get(p) == Some(u));
-    ensure!(!same, "a member did not restart");
-    Ok(())
-}
-
 /// At most one member is down, the status says why, and reverting heals without anybody deleting a
 /// pod.
 pub(crate) fn scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals(
