@@ -1,5 +1,6 @@
 //! `cargo xtask simulate`: lives of an ensemble under the real operator, in virtual time.
 
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -24,10 +25,10 @@ pub(crate) fn simulate(arguments: &Arguments) -> Result<()> {
     run(&mut simulator(&arguments.arguments)?)
 }
 
-/// The lives that belong to the tests. Returns how many there were.
-pub(crate) fn test(long: bool) -> Result<u32> {
+/// The lives that belong to the tests, by the simulator at this path. Returns how many there were.
+pub(crate) fn test(simulator: &Path, long: bool) -> Result<u32> {
     let seeds = if long { LONG } else { SEEDS };
-    run(&mut simulator(&["--seeds".to_owned(), seeds.to_string()])?)?;
+    run(Command::new(simulator).args(["--seeds", &seeds.to_string()]))?;
     Ok(u32::try_from(seeds).unwrap_or(u32::MAX))
 }
 

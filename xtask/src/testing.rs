@@ -1,15 +1,17 @@
 //! `cargo xtask test`: everything, from unit tests to the end-to-end tests on a real cluster.
 
 use std::{
+    collections::BTreeMap,
     env,
     io::{BufRead, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Instant,
 };
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use serde_json::Value;
 
 use crate::{
     build::{self, root},
@@ -61,6 +63,7 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     let started = Instant::now();
     let mut count = Count::default();
     let mut errors = Vec::new();
+    let programs = Programs::compile()?;
     if !arguments.end_to_end && !arguments.servers {
         count.run(
             "unit, golden and property tests",
@@ -70,7 +73,7 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     }
     if !arguments.end_to_end && !arguments.servers && arguments.filter.is_none() {
         say("=== lives of an ensemble in virtual time");
-        match simulate::test(arguments.long) {
+        match simulate::test(&programs.path("simulate")?, arguments.long) {
             Ok(lives) => count.passed += lives,
             Err(error) => errors.push(format!("{error:#}")),
         }
@@ -78,13 +81,13 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     if !arguments.end_to_end {
         count.run(
             "real servers without a cluster",
-            &mut servers(arguments)?,
+            &mut servers(arguments, &programs)?,
             &mut errors,
         )?;
     }
     if !arguments.no_cluster && !arguments.servers {
         let was_running = target.is_existing()? || Cluster::open(target).is_ok();
-        let result = end_to_end(arguments, target, &mut count, &mut errors);
+        let result = end_to_end(arguments, target, &programs, &mut count, &mut errors);
         if !arguments.keep && !was_running {
             Cluster::down()?;
         }
@@ -113,17 +116,12 @@ fn unit(arguments: &Arguments) -> Result<Command> {
 }
 
 /// The tests that run ZooKeeper servers as plain processes.
-fn servers(arguments: &Arguments) -> Result<Command> {
-    let jars = jars::server_jars()?;
-    let mut member = build::cargo("build")?;
-    process::run(member.args(["--package", "bellwether-member", "--locked"]))?;
-    let mut command = build::cargo("test")?;
-    command.args(["--package", "bellwether-servers", "--locked"]);
-    command.args(["--test", "servers"]).args(&arguments.filter);
-    command.env("BELLWETHER_ZOOKEEPER_JARS", jars).env(
-        "BELLWETHER_MEMBER",
-        build::programs(false)?.join("bellwether-member"),
-    );
+fn servers(arguments: &Arguments, programs: &Programs) -> Result<Command> {
+    let mut command = Command::new(programs.path("servers")?);
+    command.args(&arguments.filter).current_dir(root());
+    command
+        .env("BELLWETHER_ZOOKEEPER_JARS", jars::server_jars()?)
+        .env("BELLWETHER_MEMBER", programs.path("bellwether-member")?);
     if arguments.long {
         command.env("BELLWETHER_ROUNDS", LONG.to_string());
     }
@@ -137,25 +135,15 @@ fn servers(arguments: &Arguments) -> Result<Command> {
 fn end_to_end(
     arguments: &Arguments,
     target: &Target,
+    programs: &Programs,
     count: &mut Count,
     errors: &mut Vec<String>,
 ) -> Result<()> {
-    let mut compile = build::cargo("test")?;
-    compile.args([
-        "--package",
-        "bellwether-e2e",
-        "--test",
-        "cluster",
-        "--no-run",
-        "--locked",
-    ]);
-    compile.arg("--message-format=json");
-    let program = executable(&process::output(&mut compile)?)
-        .context("cargo built no end-to-end test program")?;
     requirements::to_look_at_pages();
     requirements::to_monitor()?;
     let cluster = install::operator(target)?;
-    let mut command = cluster.exec(&[program.as_str()])?;
+    let program = programs.path("cluster")?;
+    let mut command = cluster.exec(&[&*program.to_string_lossy()])?;
     command.args(&arguments.filter).current_dir(root());
     command.env("BELLWETHER_KUBECTL", "kubectl");
     command.env(
@@ -168,13 +156,40 @@ fn end_to_end(
     count.run("end-to-end tests", &mut command, errors)
 }
 
-/// The test program in cargo's messages.
-fn executable(messages: &str) -> Option<String> {
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|m| m["target"]["name"] == "cluster" && m["profile"]["test"] == true)
-        .find_map(|m| m["executable"].as_str().map(str::to_owned))
+/// The programs that the tests run, by the names of their cargo targets. All are compiled by one command:
+/// cargo unites the features of what it compiles together, so that each package on its own would compile
+/// many libraries once more.
+#[derive(Debug)]
+struct Programs(BTreeMap<String, PathBuf>);
+
+impl Programs {
+    fn compile() -> Result<Self> {
+        say("compiling ...");
+        let mut compile = build::cargo("build")?;
+        compile.args(["--workspace", "--lib", "--bins", "--tests", "--locked"]);
+        compile.arg("--message-format=json-render-diagnostics");
+        Ok(Self::named_in(&process::output(&mut compile)?))
+    }
+
+    /// The programs that cargo's messages name: programs proper, and programs of tests.
+    fn named_in(messages: &str) -> Self {
+        let messages = messages.lines().filter_map(|line| {
+            let message: Value = serde_json::from_str(line).ok()?;
+            let target = &message["target"];
+            let tests = target["kind"][0] == "test";
+            (target["kind"][0] == "bin" || tests).then_some(())?;
+            // A program proper is compiled a second time, with its own unit tests in it.
+            (message["profile"]["test"] == tests).then_some(())?;
+            let path = PathBuf::from(message["executable"].as_str()?);
+            Some((target["name"].as_str()?.to_owned(), path))
+        });
+        Self(messages.collect())
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf> {
+        let path = self.0.get(name).cloned();
+        path.with_context(|| format!("cargo built no program {name}"))
+    }
 }
 
 impl Count {
@@ -218,7 +233,30 @@ impl Count {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn programs_are_told_from_their_unit_tests_and_from_libraries() {
+        let message = |kind: &str, name: &str, test: bool, path: &str| {
+            let target = json!({ "kind": [kind], "name": name });
+            let profile = json!({ "test": test });
+            json!({ "target": target, "profile": profile, "executable": path }).to_string()
+        };
+        let messages = [
+            message("bin", "member", false, "/member"),
+            message("bin", "member", true, "/member-unit-tests"),
+            message("test", "cluster", true, "/cluster-1"),
+            message("lib", "cluster", true, "/unit-tests"),
+            json!({ "reason": "build-finished" }).to_string(),
+        ];
+        let programs = Programs::named_in(&messages.join("\n"));
+        let path = |name: &str| programs.path(name).unwrap();
+        assert_eq!(path("member"), Path::new("/member"));
+        assert_eq!(path("cluster"), Path::new("/cluster-1"));
+        assert!(programs.path("simulate").is_err());
+    }
 
     #[test]
     fn results_of_all_test_programs_are_added_up() {
