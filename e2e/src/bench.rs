@@ -22,20 +22,66 @@ mod statuses;
 pub mod subject;
 pub mod table;
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 
 use anyhow::Result;
 
+use crate::helm;
 use crate::kubectl::Kubectl;
 use crate::world::World;
 
 /// What to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How often each change is measured in every way.
     pub repetitions: u16,
     /// Whether what happened in each run is printed, with times.
     pub timeline: bool,
+    /// The operator of another revision, if it is measured too.
+    pub other: Option<Release>,
+}
+
+impl Options {
+    /// The ways that are measured, in the order in which they run.
+    fn ways(&self) -> impl Iterator<Item = Way> + use<> {
+        let other = self.other.is_some();
+        WAYS.into_iter()
+            .filter(move |way| other || *way != Way::Other)
+    }
+
+    /// Installs the operator that carries a change out in this way, if it may not be there.
+    fn install(&self, way: Way) -> Result<()> {
+        match (&self.other, way) {
+            (Some(other), Way::Other) => other.install(),
+            (Some(_), Way::Operator) => helm::install(&BTreeMap::new()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An operator of another revision of the project, whose image is on the nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Its chart.
+    pub chart: PathBuf,
+    /// The tag of its image.
+    pub tag: String,
+}
+
+impl Release {
+    /// What `cargo xtask bench --against` built, as it names it in the environment.
+    pub fn from_environment() -> Option<Self> {
+        Some(Self {
+            chart: std::env::var_os("BELLWETHER_OTHER_CHART")?.into(),
+            tag: std::env::var("BELLWETHER_OTHER_TAG").ok()?,
+        })
+    }
+
+    fn install(&self) -> Result<()> {
+        helm::install_from(&self.chart, &self.tag, &BTreeMap::new())
+    }
 }
 
 /// How a change is carried out.
@@ -43,6 +89,8 @@ pub struct Options {
 pub enum Way {
     /// By the operator.
     Operator,
+    /// By the operator of another revision.
+    Other,
     /// By the StatefulSet controller's `RollingUpdate`, as a Helm chart's upgrade does.
     Plain,
     /// By hand in the best order, on an `OnDelete` StatefulSet: what a change takes at the least when
@@ -51,13 +99,14 @@ pub enum Way {
 }
 
 /// All ways, in the order in which they run.
-pub const WAYS: [Way; 3] = [Way::Operator, Way::Plain, Way::Hand];
+pub const WAYS: [Way; 4] = [Way::Operator, Way::Other, Way::Plain, Way::Hand];
 
 impl Way {
     /// A word for names of objects.
     pub fn word(self) -> &'static str {
         match self {
             Self::Operator => "operator",
+            Self::Other => "other",
             Self::Plain => "plain",
             Self::Hand => "hand",
         }
@@ -68,6 +117,7 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Operator => "operator",
+            Self::Other => "other revision",
             Self::Plain => "plain StatefulSet",
             Self::Hand => "by hand (floor)",
         })

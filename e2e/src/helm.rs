@@ -1,7 +1,7 @@
 //! The chart, as a user installs it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -38,14 +38,18 @@ pub fn helm(arguments: &[&str]) -> Result<String> {
 /// The shared release with these values beside those of the tests, installed or upgraded; returns when
 /// its pods are ready.
 pub fn install(values: &BTreeMap<&str, Value>) -> Result<()> {
-    let chart = chart();
+    install_from(&chart(), "dev", values)
+}
+
+/// The same with another chart and another tag of the operator's image.
+pub fn install_from(chart: &Path, tag: &str, values: &BTreeMap<&str, Value>) -> Result<()> {
     let chart = chart.to_string_lossy();
     let mut words = ["upgrade", "--install", RELEASE, &chart]
         .map(str::to_owned)
         .to_vec();
     words.extend(["--namespace", OPERATOR_NAMESPACE].map(str::to_owned));
-    let own = "image.tag=dev,page.enabled=true";
-    words.extend(["--set", own, "--wait", "--timeout", "180s"].map(str::to_owned));
+    let own = format!("image.tag={tag},page.enabled=true");
+    words.extend(["--set", &own, "--wait", "--timeout", "180s"].map(str::to_owned));
     for (name, value) in values {
         words.extend(["--set-json".to_owned(), format!("{name}={value}")]);
     }

@@ -1,5 +1,7 @@
 //! `cargo xtask bench`: what changes cost.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 
@@ -31,6 +33,9 @@ pub(crate) struct Options {
     /// Print what happened in each run, with times
     #[arg(long)]
     timeline: bool,
+    /// Also measure the operator of this revision of the project, in the same run
+    #[arg(long, value_name = "REVISION")]
+    against: Option<String>,
 }
 
 /// How many elections to measure.
@@ -54,7 +59,13 @@ pub(crate) struct Elections {
     /// How many seconds nothing happens
     #[arg(long, default_value_t = 300)]
     idle: usize,
+    /// Measure the operator of this revision of the project first
+    #[arg(long, value_name = "REVISION")]
+    against: Option<String>,
 }
+
+/// The tag of the image of the other revision's operator.
+const OTHER: &str = "other";
 
 /// Measures, and prints what came of it. A cluster that it starts stays.
 pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
@@ -98,7 +109,17 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     let program = build::programs(false)?.join("bench");
     // What the mirror itself takes counts there; in the others ZooKeeper's elections do.
     let release = matches!(what, Command::Elections(_));
+    let against = match what {
+        Command::Roll(options) | Command::Resize(options) => options.against.as_deref(),
+        Command::Elections(elections) => elections.against.as_deref(),
+        Command::Plan => None,
+    };
+    let other = against.map(|revision| other_operator(revision, release));
+    let other = other.transpose()?;
     let cluster = install::operator_built(target, release)?;
+    if let Some((_, image)) = &other {
+        cluster.load(image)?;
+    }
     let program = program.to_string_lossy();
     let mut line = vec![&*program];
     line.extend(words.iter().map(String::as_str));
@@ -106,8 +127,20 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     command
         .current_dir(root())
         .env("BELLWETHER_KUBECTL", "kubectl");
+    if let Some((tree, _)) = &other {
+        command
+            .env("BELLWETHER_OTHER_CHART", tree.join("charts/bellwether"))
+            .env("BELLWETHER_OTHER_TAG", OTHER);
+    }
     if !command.status()?.success() {
         bail!("the benchmark did not succeed; what it said is above");
     }
     Ok(())
+}
+
+/// Builds the operator of another revision. Returns where its tree is, and the archive of its image.
+fn other_operator(revision: &str, release: bool) -> Result<(PathBuf, PathBuf)> {
+    let tree = build::check_out(revision)?;
+    let image = build::operator_image_of(&tree, OTHER, release)?;
+    Ok((tree, image))
 }

@@ -1,7 +1,9 @@
 //! Building the programs that go into the operator's image.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -10,8 +12,10 @@ use anyhow::{Context, Result};
 
 use crate::{image, process, progress};
 
-/// The image that the project's own commands build, run and test.
-pub(crate) const OPERATOR_IMAGE: &str = "docker.io/bellwether/bellwether:dev";
+/// The image that the project's own commands build, run and test, without its tag.
+const IMAGE: &str = "docker.io/bellwether/bellwether";
+/// The tag of this tree's image.
+const TAG: &str = "dev";
 
 /// The root of the project.
 pub(crate) fn root() -> PathBuf {
@@ -43,33 +47,42 @@ fn host() -> Result<String> {
         .context("rustc -vV names no host")
 }
 
+/// The directory that cargo builds in.
+fn target_directory() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Where cargo puts what [`cargo`] builds.
 pub(crate) fn programs(release: bool) -> Result<PathBuf> {
-    let target =
-        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(target
+    Ok(target_directory()
         .join(host()?)
         .join(if release { "release" } else { "debug" }))
 }
 
 /// Builds the two static programs into `dist/`.
 pub(crate) fn dist(release: bool) -> Result<()> {
+    dist_of(&root(), release)
+}
+
+/// Builds the two static programs of the project at `tree` into its `dist/`. Every tree shares one target
+/// directory, so that libraries are compiled once.
+fn dist_of(tree: &Path, release: bool) -> Result<()> {
     let mut command = cargo("build")?;
     command.args(["--package", "bellwether", "--package", "bellwether-member"]);
+    command
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", target_directory());
     if release {
         command.arg("--release");
     }
-    let log = root().join("target/dist.log");
+    let log = target_directory().join("dist.log");
     progress::long_step(
         "Building the operator (about 5 minutes, once)",
         &mut command,
         &log,
     )?;
-    let from = root()
-        .join("target")
-        .join(host()?)
-        .join(if release { "release" } else { "debug" });
-    let dist = root().join("dist");
+    let from = programs(release)?;
+    let dist = tree.join("dist");
     fs::create_dir_all(&dist)?;
     for program in ["bellwether", "bellwether-member"] {
         let to = dist.join(program);
@@ -83,6 +96,30 @@ pub(crate) fn dist(release: bool) -> Result<()> {
 
 /// Builds the operator's image from the Dockerfile, as an archive; optimized for `release`.
 pub(crate) fn operator_image(release: bool) -> Result<PathBuf> {
-    dist(release)?;
-    image::build_from_dockerfile(&root().join("Dockerfile"), &root(), OPERATOR_IMAGE)
+    operator_image_of(&root(), TAG, release)
+}
+
+/// Builds the operator's image of the project at `tree` with this tag.
+pub(crate) fn operator_image_of(tree: &Path, tag: &str, release: bool) -> Result<PathBuf> {
+    dist_of(tree, release)?;
+    image::build_from_dockerfile(&tree.join("Dockerfile"), tree, &format!("{IMAGE}:{tag}"))
+}
+
+/// Checks out another revision of the project below the target directory, and returns where it is.
+pub(crate) fn check_out(revision: &str) -> Result<PathBuf> {
+    let tree = target_directory().join("other-revision");
+    let git = |words: &[&OsStr]| {
+        let mut command = process::command("git", words);
+        command.current_dir(root());
+        command
+    };
+    let [worktree, path] = [OsStr::new("worktree"), tree.as_os_str()];
+    if tree.exists() {
+        let remove = [worktree, "remove".as_ref(), "--force".as_ref(), path];
+        process::run(&mut git(&remove))?;
+    }
+    let flags = ["add", "--force", "--detach"].map(OsStr::new);
+    let words = [&[worktree], &flags[..], &[path, revision.as_ref()]].concat();
+    process::run(&mut git(&words)).with_context(|| format!("check out {revision}"))?;
+    Ok(tree)
 }

@@ -1,15 +1,17 @@
 //! `cargo xtask bench elections`: how soon a change of a leader is visible, and what many elections
 //! cost, compared with a program that reads every election once a second.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::time::{Instant, interval, sleep};
 
 use super::candidates::Candidates;
-use super::poller;
 use super::statuses::Statuses;
+use super::{Release, poller};
 use crate::ensemble::Ensemble;
+use crate::helm;
 use crate::kubectl::Kubectl;
 use crate::process;
 use crate::wait::until;
@@ -35,13 +37,24 @@ pub struct Size {
     pub idle: u64,
 }
 
-/// Measures and prints.
-pub fn run(kubectl: &Kubectl, size: Size) -> Result<()> {
+/// Measures and prints; first the operator of another revision, if there is one.
+pub fn run(kubectl: &Kubectl, size: Size, other: Option<&Release>) -> Result<()> {
+    if let Some(other) = other {
+        println!("\n== The operator of the other revision\n");
+        other.install()?;
+        alone(kubectl, size)?;
+        println!("\n== This operator\n");
+        helm::install(&BTreeMap::new())?;
+    }
+    alone(kubectl, size)
+}
+
+fn alone(kubectl: &Kubectl, size: Size) -> Result<()> {
     let left = ["delete", "namespace", NAMESPACE, "--ignore-not-found"];
     kubectl.run(&left)?;
     kubectl.run(&["create", "namespace", NAMESPACE])?;
     let result = in_namespace(kubectl, size);
-    kubectl.run(&["delete", "namespace", NAMESPACE, "--wait=false"])?;
+    kubectl.run(&["delete", "namespace", NAMESPACE])?;
     result
 }
 

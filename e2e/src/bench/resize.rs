@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::plain::{Pattern, Strategy};
 use super::subject::{Measured, Subject};
 use super::table::Table;
-use super::{Options, WAYS, Way, in_namespace};
+use super::{Options, Way, in_namespace};
 use crate::kubectl::Kubectl;
 
 /// The changes that are measured.
@@ -15,7 +15,7 @@ const CHANGES: [(u16, u16); 3] = [(3, 5), (5, 3), (1, 3)];
 ///
 /// # Errors
 /// When a run could not be carried out, or the operator lost a write; all others are printed still.
-pub fn run(kubectl: &Kubectl, options: Options) -> Result<()> {
+pub fn run(kubectl: &Kubectl, options: &Options) -> Result<()> {
     let pattern = Pattern::read(kubectl)?;
     let mut tables: Vec<Table> = CHANGES
         .iter()
@@ -23,12 +23,13 @@ pub fn run(kubectl: &Kubectl, options: Options) -> Result<()> {
         .collect();
     for repetition in 1..=options.repetitions {
         for (change, table) in CHANGES.into_iter().zip(&mut tables) {
-            for way in WAYS {
+            for way in options.ways() {
                 let run = once(kubectl, options, &pattern, way, change, repetition);
                 table.add(repetition, way, run);
             }
         }
     }
+    options.install(Way::Operator)?;
     for table in &tables {
         table.print();
     }
@@ -37,17 +38,18 @@ pub fn run(kubectl: &Kubectl, options: Options) -> Result<()> {
 
 fn once(
     kubectl: &Kubectl,
-    options: Options,
+    options: &Options,
     pattern: &Pattern,
     way: Way,
     (from, to): (u16, u16),
     repetition: u16,
 ) -> Result<Measured> {
     let namespace = format!("bench-{from}-{to}-{}-{repetition}", way.word());
+    options.install(way)?;
     in_namespace(kubectl, &namespace, |world| {
         let subject = Subject::start(world, options, way, pattern, from, from.max(to))?;
         subject.measure(to, |subject| match way {
-            Way::Operator => subject.ensemble().scale(to),
+            Way::Operator | Way::Other => subject.ensemble().scale(to),
             Way::Plain => pattern.apply(world, to, to, Strategy::RollingUpdate),
             Way::Hand => by_hand(subject, pattern, from, to),
         })

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::plain::{NAME, Pattern};
 use super::subject::{Measured, Subject};
 use super::table::Table;
-use super::{Options, WAYS, Way, in_namespace};
+use super::{Options, Way, in_namespace};
 use crate::kubectl::Kubectl;
 
 /// The size of the ensemble.
@@ -15,12 +15,12 @@ const SIZE: u16 = 3;
 ///
 /// # Errors
 /// When a run could not be carried out, or the operator lost a write; all others are printed still.
-pub fn run(kubectl: &Kubectl, options: Options) -> Result<()> {
+pub fn run(kubectl: &Kubectl, options: &Options) -> Result<()> {
     let pattern = Pattern::read(kubectl)?;
     let title = format!("Rolling restart of {SIZE} members");
     let mut table = Table::new(&title);
     for repetition in 1..=options.repetitions {
-        for way in WAYS {
+        for way in options.ways() {
             table.add(
                 repetition,
                 way,
@@ -28,18 +28,20 @@ pub fn run(kubectl: &Kubectl, options: Options) -> Result<()> {
             );
         }
     }
+    options.install(Way::Operator)?;
     table.print();
     table.assert_safe()
 }
 
 fn once(
     kubectl: &Kubectl,
-    options: Options,
+    options: &Options,
     pattern: &Pattern,
     way: Way,
     repetition: u16,
 ) -> Result<Measured> {
     let namespace = format!("bench-roll-{}-{repetition}", way.word());
+    options.install(way)?;
     in_namespace(kubectl, &namespace, |world| {
         let subject = Subject::start(world, options, way, pattern, SIZE, SIZE)?;
         subject.measure(SIZE, |subject| {

@@ -71,7 +71,7 @@ impl<'w> Subject<'w> {
     /// is going to have at the most.
     pub fn start(
         world: &'w World,
-        options: Options,
+        options: &Options,
         way: Way,
         pattern: &Pattern,
         size: u16,
@@ -80,7 +80,7 @@ impl<'w> Subject<'w> {
         let sets = Watch::start(&world.kubectl, &world.namespace, "statefulsets")?;
         let clients = world.clients()?;
         let ensemble = match way {
-            Way::Operator => world.small_ensemble(size)?,
+            Way::Operator | Way::Other => world.small_ensemble(size)?,
             Way::Plain => {
                 pattern.create(world, size, Strategy::RollingUpdate)?;
                 Ensemble::new(world, NAME)

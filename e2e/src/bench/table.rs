@@ -64,22 +64,30 @@ impl Table {
             return;
         };
         println!();
-        for way in [Way::Operator, Way::Plain] {
-            let Some(median) = self.median(way) else {
-                continue;
-            };
-            let wall = match (median.wall, floor.wall) {
-                (Some(wall), Some(floor)) => format!("{:.2}", wall / floor),
-                _ => "-".to_owned(),
-            };
-            println!(
-                "  / floor {:<20} {:>13.2}  {:>11.2}  {:>12.2}  {wall:>7}",
-                way.to_string(),
-                median.longest_gap / floor.longest_gap,
-                median.total_gap / floor.total_gap,
-                median.client_gap / floor.client_gap,
-            );
+        for way in [Way::Operator, Way::Other, Way::Plain] {
+            self.print_ratio(way, "floor", &floor);
         }
+        if let Some(other) = self.median(Way::Other) {
+            self.print_ratio(Way::Operator, "other", &other);
+        }
+    }
+
+    /// The medians of a way as ratios to those of another one.
+    fn print_ratio(&self, way: Way, to: &str, other: &Measured) {
+        let Some(median) = self.median(way) else {
+            return;
+        };
+        let wall = match (median.wall, other.wall) {
+            (Some(wall), Some(other)) => format!("{:.2}", wall / other),
+            _ => "-".to_owned(),
+        };
+        println!(
+            "  / {to} {:<20} {:>13.2}  {:>11.2}  {:>12.2}  {wall:>7}",
+            way.to_string(),
+            median.longest_gap / other.longest_gap,
+            median.total_gap / other.total_gap,
+            median.client_gap / other.client_gap,
+        );
     }
 
     /// The median of each figure; a change that did not end counts as longer than all others.

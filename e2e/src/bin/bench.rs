@@ -1,7 +1,7 @@
 //! The benchmarks that `cargo xtask bench` runs, on a cluster with the operator installed.
 
 use anyhow::{Context as _, bail};
-use bellwether_e2e::bench::{Options, elections, resize, roll};
+use bellwether_e2e::bench::{Options, Release, elections, resize, roll};
 use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
 
 fn main() -> anyhow::Result<()> {
@@ -22,7 +22,7 @@ fn main() -> anyhow::Result<()> {
             burst: *burst,
             idle: u64::try_from(*idle)?,
         };
-        return elections::run(&kubectl, size);
+        return elections::run(&kubectl, size, Release::from_environment().as_ref());
     }
     let [what, repetitions, rest @ ..] = words.as_slice() else {
         bail!("run `cargo xtask bench`");
@@ -30,10 +30,11 @@ fn main() -> anyhow::Result<()> {
     let options = Options {
         repetitions: repetitions.parse()?,
         timeline: rest.contains(&"--timeline"),
+        other: Release::from_environment(),
     };
     match *what {
-        "roll" => roll::run(&kubectl, options),
-        "resize" => resize::run(&kubectl, options),
+        "roll" => roll::run(&kubectl, &options),
+        "resize" => resize::run(&kubectl, &options),
         other => bail!("there is no benchmark {other}: run `cargo xtask bench`"),
     }
 }
