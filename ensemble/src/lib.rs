@@ -23,6 +23,7 @@ pub mod safety;
 pub mod status;
 pub mod validate;
 pub mod volume_report;
+pub mod world;
 
 pub use ids::{ServerId, Voters};
 pub use observation::Observation;

@@ -5,6 +5,8 @@
 
 #[path = "roll/by_hand.rs"]
 mod by_hand;
+#[path = "roll/faults.rs"]
+mod faults;
 #[path = "roll/loss.rs"]
 mod loss;
 #[path = "roll/reclaim.rs"]
@@ -17,6 +19,7 @@ mod world;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use bellwether_ensemble::volume_report::Usage;
 use world::World;
 
 /// Runs a change to its end and returns the story.
@@ -165,7 +168,7 @@ fn a_member_that_copies_a_large_snapshot_is_given_time() {
         world.reconcile().unwrap();
     }
     assert_eq!(world.restarts(), [1, 0, 0]);
-    world.copying.clear();
+    world.faults().copying.clear();
     story(&mut world);
     assert_eq!(world.restarts(), [1, 1, 1]);
 }
@@ -182,7 +185,7 @@ fn members_that_elect_a_leader_and_copy_its_data_are_not_restarted_in_turn() {
         world.reconcile();
     }
     assert_eq!(world.restarts(), [0, 0, 0], "{}", world.message());
-    world.copying.clear();
+    world.faults().copying.clear();
     story(&mut world);
     assert_eq!(world.restarts(), [1, 1, 1]);
 }
@@ -292,11 +295,11 @@ fn a_statefulset_deleted_in_the_middle_of_a_chain_comes_back_and_the_chain_goes_
 fn no_step_begins_while_a_claim_does_not_carry_its_list() {
     let mut world = World::started(3);
     world.scale(5);
-    world.claims_frozen = true;
+    world.faults().claims_frozen = true;
     story(&mut world);
     assert_eq!(world.size(), 3);
     assert_eq!(world.records(), ["1,2,3"; 3]);
-    world.claims_frozen = false;
+    world.faults().claims_frozen = false;
     world.scale(5);
     story(&mut world);
     assert_eq!(world.size(), 5);
@@ -400,7 +403,10 @@ fn the_epoch_of_every_voter_is_recorded_and_a_leaver_loses_its_record() {
 fn a_nearly_full_volume_is_told_before_it_hurts() {
     let mut world = World::started(3);
     assert_eq!(world.trouble(), None);
-    world.usage.free = 1 << 30;
+    world.faults().usage = Some(Usage {
+        total: 8 << 30,
+        free: 1 << 30,
+    });
     world.reconcile();
     let (reason, message) = world.trouble().unwrap();
     assert_eq!(reason, "VolumeNearlyFull");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use bellwether_ensemble::desired::config;
+use bellwether_ensemble::desired::{DesiredObject, config};
 use bellwether_ensemble::observation::{PodState, Revision, ServerReport};
 use bellwether_ensemble::{ServerId, ValidEnsemble, Voters};
 use jiff::Timestamp;
@@ -49,6 +49,33 @@ impl Node {
     /// The files of a configuration revision.
     pub fn revision(&self, name: &str) -> PathBuf {
         self.root.join("revisions").join(name)
+    }
+
+    /// Writes the files of a ConfigMap where pods find them.
+    ///
+    /// # Errors
+    /// When the disk refuses them.
+    pub fn write_files(&self, map: &DesiredObject) -> Result<()> {
+        let directory = match map.name.ends_with("-bootstrap") {
+            true => self.bootstrap(),
+            false => self.revision(&map.name),
+        };
+        fs::create_dir_all(&directory)?;
+        for (name, text) in map.body["data"].as_object().into_iter().flatten() {
+            fs::write(directory.join(name), text.as_str().unwrap_or_default())?;
+        }
+        Ok(())
+    }
+
+    /// Removes the volume of a member, if it has one.
+    ///
+    /// # Errors
+    /// When the disk refuses that.
+    pub fn remove_volume(&self, ordinal: u16) -> Result<()> {
+        match fs::remove_dir_all(self.volume(ordinal)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+            _ => Ok(()),
+        }
     }
 
     /// What a member's servers print, one after the other.

@@ -10,7 +10,6 @@ pub mod client;
 pub mod installation;
 pub mod kubelet;
 pub mod network;
-mod objects;
 pub mod server;
 pub mod world;
 

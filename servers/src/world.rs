@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 use bellwether_api::ensemble::{MemberRole, Phase};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
+use bellwether_ensemble::desired::claims::data_claim;
 use bellwether_ensemble::desired::{DesiredObject, ObjectKind, pod_name};
+use bellwether_ensemble::execute::objects::Objects;
 use bellwether_ensemble::execute::{self, execute};
 use bellwether_ensemble::observation::{PodObservation, ServerReport};
 use bellwether_ensemble::plan::facts::Facts;
@@ -29,7 +31,6 @@ use crate::audit::Audit;
 use crate::installation::Installation;
 use crate::kubelet::{Node, Pod};
 use crate::network::Network;
-use crate::objects::Objects;
 use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for, probe_by};
 
 /// How long the world rests after each pass. In a cluster, pod events and the plan's requeue time
@@ -150,8 +151,8 @@ impl World {
 
     /// The voters that the pod template names.
     pub fn template_voters(&self) -> Option<Voters> {
-        let revision = self.objects.set.as_ref()?.revision();
-        revision.ok().map(|revision| revision.voters)
+        let template = self.objects.template(NAME)?;
+        Some(template.revision.voters)
     }
 
     /// The voters that each server's file names.
@@ -329,27 +330,20 @@ impl World {
                 .clone(),
         });
         Observation {
-            log_claims: Vec::new(),
             now: Timestamp::now(),
-            stateful_set: self.objects.observe_set(),
-            observers: Default::default(),
-            refused: Default::default(),
-            leftovers: Vec::new(),
             pods: pods.collect(),
-            claims: self.objects.observe_claims(NAME),
-            bootstrap: self.objects.bootstrap.clone(),
-            revisions: self.objects.revisions.clone(),
+            ..self.objects.observe(NAME)
         }
     }
 
     /// The StatefulSet controller and the kubelets.
     fn controllers(&mut self) -> Result<()> {
-        let Some(set) = self.objects.set.clone() else {
+        let Some(template) = self.objects.template(NAME) else {
             return Ok(());
         };
         let mut gone = Vec::new();
         for (ordinal, pod) in &mut self.pods {
-            if *ordinal >= set.replicas && !pod.terminating {
+            if *ordinal >= template.replicas && !pod.terminating {
                 pod.delete();
             }
             if pod.look_after(&self.node)? {
@@ -360,13 +354,13 @@ impl World {
             self.pods.remove(&ordinal);
         }
         let valid = self.valid()?;
-        for ordinal in 0..set.replicas {
+        for ordinal in 0..template.replicas {
             if self.pods.contains_key(&ordinal) {
                 continue;
             }
             self.uids += 1;
-            let template = (set.revision()?, set.template_hash());
-            self.objects.claim(ordinal);
+            let template = (template.revision.clone(), template.hash.clone());
+            self.objects.claim(NAME, ordinal);
             let address = |id| self.network.address(id);
             let pod = Pod::start(&self.node, &valid, ordinal, self.uids, template, address)?;
             self.pods.insert(ordinal, pod);
@@ -408,9 +402,16 @@ impl World {
         if let Some(mut pod) = self.pods.remove(&(id.0 - 1)) {
             pod.kill();
             pod.ended().await?;
-            self.objects.lose_claim(&self.node, NAME, pod.ordinal)?;
+            self.lose_claim(pod.ordinal)?;
         }
         Ok(())
+    }
+
+    /// Removes a claim and its volume.
+    fn lose_claim(&mut self, ordinal: u16) -> Result<()> {
+        let kind = ObjectKind::PersistentVolumeClaim;
+        self.objects.remove(kind, &data_claim(NAME, ordinal));
+        self.node.remove_volume(ordinal)
     }
 
     /// Whether the disks of a majority of every live list are up to date without this server's.
@@ -455,11 +456,15 @@ impl execute::World for World {
     }
 
     fn live(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
-        self.objects.live(kind, name)
+        self.objects.get(kind, name)
     }
 
     async fn write(&mut self, object: &DesiredObject) -> Result<Option<String>> {
-        self.objects.write(object, &self.node).map(Some)
+        let version = self.objects.write(object)?;
+        if object.kind == ObjectKind::ConfigMap {
+            self.node.write_files(object)?;
+        }
+        Ok(Some(version))
     }
 
     async fn facts(&mut self) -> Result<Option<Facts>> {
@@ -477,7 +482,7 @@ impl execute::World for World {
                 ..
             } => (uid, resource_version, id),
             Step::DeleteClaim { id, .. } => {
-                self.objects.lose_claim(&self.node, NAME, id.0 - 1)?;
+                self.lose_claim(id.0 - 1)?;
                 return Ok(true);
             }
         };
@@ -497,6 +502,7 @@ impl execute::World for World {
     }
 
     async fn prune(&mut self, revision: &str) -> Result<()> {
-        self.objects.prune(&self.node, revision)
+        self.objects.remove(ObjectKind::ConfigMap, revision);
+        Ok(fs::remove_dir_all(self.node.revision(revision))?)
     }
 }

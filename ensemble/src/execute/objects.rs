@@ -1,10 +1,18 @@
 //! The objects that a stand-in for the API server keeps, for worlds that exist in memory only.
 
+mod read;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use crate::desired::{DesiredObject, ObjectKind, Write};
+pub use read::{Template, storage};
+
+/// A write that the API server refuses, by the name of the object: it is not as the writer saw it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} is not as it was seen, so the API server refuses the write")]
+pub struct Refused(pub String);
 
 /// Objects by kind and name, each with a uid and the resource version of its last change.
 #[derive(Clone, Debug, Default)]
@@ -19,10 +27,34 @@ impl Objects {
         self.all.get(&(kind, name.to_owned()))
     }
 
+    /// The objects of this kind with their names, in the order of these.
+    fn of(&self, kind: ObjectKind) -> impl Iterator<Item = (&str, &Value)> {
+        let of_kind = self.all.iter().filter(move |((k, _), _)| *k == kind);
+        of_kind.map(|((_, name), object)| (name.as_str(), object))
+    }
+
+    /// A number that grows with every change of an object.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
     /// Writes an object and returns its resource version, which moves only if the write changed it.
-    pub fn write(&mut self, object: &DesiredObject) -> String {
+    ///
+    /// # Errors
+    /// When a uid or a resource version in the body is not that of the object, or nothing is there to merge
+    /// with.
+    pub fn write(&mut self, object: &DesiredObject) -> Result<String, Refused> {
         let key = (object.kind, object.name.clone());
         let before = self.all.get(&key).cloned();
+        let differs = |field: &str| {
+            let expected = &object.body["metadata"][field];
+            let found = before.as_ref().map(|before| &before["metadata"][field]);
+            !expected.is_null() && found != Some(expected)
+        };
+        let missing = before.is_none() && object.write == Write::Merge;
+        if missing || differs("uid") || differs("resourceVersion") {
+            return Err(Refused(object.name.clone()));
+        }
         let mut after = match object.write {
             Write::Apply => object.body.clone(),
             Write::Merge => {
@@ -44,7 +76,7 @@ impl Objects {
         let version = after["metadata"]["resourceVersion"].as_str();
         let version = version.unwrap_or_default().to_owned();
         self.all.insert(key, after);
-        version
+        Ok(version)
     }
 
     /// Changes an object as somebody else than the operator would; one that does not exist is left.
@@ -58,12 +90,15 @@ impl Objects {
 
     /// Removes an object.
     pub fn remove(&mut self, kind: ObjectKind, name: &str) {
-        self.all.remove(&(kind, name.to_owned()));
+        if self.all.remove(&(kind, name.to_owned())).is_some() {
+            self.version += 1;
+        }
     }
 
-    /// Removes every object.
-    pub fn clear(&mut self) {
-        self.all.clear();
+    /// Removes every object of another kind.
+    pub fn keep_only(&mut self, kind: ObjectKind) {
+        self.all.retain(|(k, _), _| *k == kind);
+        self.version += 1;
     }
 }
 

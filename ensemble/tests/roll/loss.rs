@@ -114,7 +114,7 @@ fn a_loss_that_grows_while_it_is_carried_out_ends_the_permission() {
 fn nothing_is_accepted_while_a_member_does_not_say_what_is_on_its_disk() {
     let mut world = lost();
     let token = world.token().unwrap();
-    world.silent.insert(4);
+    world.faults().silent.insert(4);
     world.accept(&token);
     story(&mut world);
     let (reason, message) = world.trouble().unwrap();
@@ -124,7 +124,7 @@ fn nothing_is_accepted_while_a_member_does_not_say_what_is_on_its_disk() {
         "{message}"
     );
     assert_eq!(world.permission(), (String::new(), None));
-    world.silent.clear();
+    world.faults().silent.clear();
     for _ in 0..100 {
         world.reconcile();
     }
@@ -172,12 +172,12 @@ fn a_permission_that_is_lost_on_the_way_is_told_to_the_member_again() {
     let mut world = lost();
     world.accept(&world.token().unwrap());
     // The kubelet shows the new pod the permission of before.
-    world.stale_permission = true;
+    world.faults().stale_permission = true;
     for _ in 0..20 {
         world.reconcile();
     }
     assert_eq!(world.leader(), None);
-    world.stale_permission = false;
+    world.faults().stale_permission = false;
     for _ in 0..100 {
         world.reconcile();
     }

@@ -14,7 +14,7 @@ fn without(size: i32, rule: Rule) -> World {
 #[test]
 fn without_the_claims_first_a_step_begins_that_no_claim_knows() {
     let mut world = without(3, Rule::ClaimsFirst);
-    world.claims_frozen = true;
+    world.faults().claims_frozen = true;
     world.scale(5);
     story(&mut world);
     assert_eq!(world.records()[0], "1,2,3");

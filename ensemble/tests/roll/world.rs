@@ -1,77 +1,27 @@
-//! A small world for the planner: what the StatefulSet controller, the kubelets and ZooKeeper's
-//! servers do, one tick for each pass of the operator.
+//! An ensemble in the small world, with what its users, nodes and disks do to it.
 //!
-//! It checks in every tick that at most two voter sets are live and that at most one server leads.
+//! After every pass at most two voter sets are live, and at most one server leads.
 
-#[path = "world/cluster.rs"]
-mod cluster;
-#[path = "world/operator.rs"]
-mod operator;
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::convert::Infallible;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bellwether_api::ensemble::{Config, MemberRole, ReclaimPolicy};
+use bellwether_api::ensemble::{Config, ReclaimPolicy};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
-use bellwether_ensemble::desired::stateful_set::{INITIALIZE, restart_request};
-use bellwether_ensemble::desired::written::edited;
-use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write, parse_bootstrap, short_hash};
-use bellwether_ensemble::execute::objects::Objects;
-use bellwether_ensemble::execute::{self, execute};
-use bellwether_ensemble::observation::{
-    Acceptance, BootstrapPermission, ClaimObservation, PodObservation, PodState, Revision,
-    ServerReport, StatefulSetObservation,
-};
-use bellwether_ensemble::plan::facts::Facts;
-use bellwether_ensemble::plan::{Expect, Step, plan_under};
+use bellwether_ensemble::desired::ObjectKind;
+use bellwether_ensemble::desired::claims::data_claim;
+use bellwether_ensemble::observation::{Acceptance, ClaimObservation};
+use bellwether_ensemble::plan::{Step, plan_under};
 use bellwether_ensemble::rules::Rules;
-use bellwether_ensemble::safety::{can_join, holds_majority};
 use bellwether_ensemble::validate::Context;
-use bellwether_ensemble::volume_report::{Usage, VolumeReport};
-use bellwether_ensemble::{Observation, Plan, ServerId, Voters, validate};
-use futures::FutureExt as _;
-use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use bellwether_ensemble::world::event::Event;
+use bellwether_ensemble::world::{self, Pod};
+use bellwether_ensemble::{Plan, ServerId, Voters, validate};
 use serde_json::{Value, json};
 
-#[derive(Clone, Debug)]
-struct Pod {
-    revision: Revision,
-    template: String,
-    image: String,
-    uid: u32,
-    age: u32,
-    created: i64,
-    following: Option<ServerId>,
-    unready: u32,
-}
+use crate::faults::Broken;
 
-#[derive(Clone, Debug)]
-struct Set {
-    replicas: u16,
-    template: Value,
-    annotations: BTreeMap<String, String>,
-    retention: Value,
-    /// Whether somebody else changed the template since it was written.
-    touched: bool,
-}
-
-impl Set {
-    fn edited(&self) -> Option<Value> {
-        let fields = if self.touched { json!({}) } else { Value::Null };
-        edited(&json!({
-            "metadata": {
-                "annotations": self.annotations,
-                "managedFields": [{
-                    "manager": "kubectl",
-                    "fieldsV1": { "f:spec": { "f:template": fields } },
-                }],
-            },
-            "spec": { "template": self.template },
-        }))
-    }
-}
+/// After how many passes without any change nothing is expected to come any more.
+const QUIET: u32 = 8;
 
 /// The world.
 pub(crate) struct World {
@@ -79,52 +29,13 @@ pub(crate) struct World {
     /// Which safety rules the planner keeps.
     pub(crate) rules: Rules,
     context: Context,
-    now: i64,
-    set: Option<Set>,
-    pods: BTreeMap<u16, Pod>,
-    /// Last transaction on each disk; a disk without ZooKeeper data is absent.
-    disks: BTreeMap<u16, u64>,
-    /// The lists that each claim carries, by ordinal.
-    claims: BTreeMap<u16, (Option<Voters>, Option<Voters>)>,
-    bootstrap: Option<BootstrapPermission>,
-    revisions: BTreeSet<String>,
-    epoch: u64,
-    uids: u32,
-    muted: Option<i64>,
-    restarted: BTreeMap<u16, u32>,
-    /// Each restart by plan: which server list was new, and whether the member led.
-    steps: Vec<(String, bool)>,
+    world: world::World<Broken>,
     last: Option<Plan>,
     quiet: u32,
-    /// Whether claims cannot be written.
-    pub(crate) claims_frozen: bool,
-    /// How full every volume is.
-    pub(crate) usage: Usage,
-    /// Members that do not say what is on their disks, by ordinal.
-    pub(crate) silent: BTreeSet<u16>,
-    /// Whether new pods see no permission yet.
-    pub(crate) stale_permission: bool,
-    /// Unique ids of claims.
-    claim_uids: BTreeMap<u16, u32>,
-    /// The owners of claims, by ordinal.
-    owners: BTreeMap<u16, Vec<OwnerReference>>,
-    /// Members that copy a large snapshot: they join no leader, and have looked since this time.
-    pub(crate) copying: BTreeMap<u16, i64>,
-    /// Members that run and cannot be asked since this time, by ordinal.
-    pub(crate) cut_off: BTreeMap<u16, i64>,
-    /// Members that fit on no node, by ordinal.
-    homeless: BTreeSet<u16>,
-    objects: Objects,
 }
 
-fn template_revision(template: &Value) -> Revision {
-    let notes = &template["metadata"]["annotations"];
-    let text = |key: &str| notes[key].as_str().map(str::to_owned);
-    Revision {
-        name: text(labels::CONFIG_REVISION).unwrap(),
-        voters: text(labels::VOTERS).unwrap().parse().unwrap(),
-        initialize: text(INITIALIZE).map(|id| ServerId(id.parse().unwrap())),
-    }
+fn server(ordinal: u16) -> ServerId {
+    ServerId::of_ordinal(ordinal, 0)
 }
 
 impl World {
@@ -142,37 +53,14 @@ impl World {
             cluster_domain: "cluster.local".to_owned(),
             version: "1".to_owned(),
         };
+        let valid = validate(&ensemble, &context).unwrap();
         Self {
             ensemble,
             rules: Rules::ALL,
             context,
-            now: 1_700_000_000,
-            set: None,
-            pods: BTreeMap::new(),
-            disks: BTreeMap::new(),
-            claims: BTreeMap::new(),
-            bootstrap: None,
-            revisions: BTreeSet::new(),
-            epoch: 0,
-            uids: 0,
-            muted: None,
-            restarted: BTreeMap::new(),
-            steps: Vec::new(),
+            world: world::World::new(valid, Broken::default()),
             last: None,
             quiet: 0,
-            claims_frozen: false,
-            usage: Usage {
-                total: 8 << 30,
-                free: 7 << 30,
-            },
-            silent: BTreeSet::new(),
-            stale_permission: false,
-            claim_uids: BTreeMap::new(),
-            owners: BTreeMap::new(),
-            copying: BTreeMap::new(),
-            cut_off: BTreeMap::new(),
-            homeless: BTreeSet::new(),
-            objects: Objects::default(),
         }
     }
 
@@ -181,76 +69,112 @@ impl World {
         let mut world = Self::new(replicas);
         while world.reconcile().is_some() {}
         assert!(world.message().starts_with("All "), "{}", world.message());
-        world.steps.clear();
+        world.world.events.clear();
         world
+    }
+
+    /// What is broken; whatever is changed there is a reason to go on.
+    pub(crate) fn faults(&mut self) -> &mut Broken {
+        &mut self.act().faults
+    }
+
+    /// The world, to be changed from outside: something may move again.
+    fn act(&mut self) -> &mut world::World<Broken> {
+        self.quiet = 0;
+        &mut self.world
+    }
+
+    /// The spec, to be changed by its user.
+    fn spec(&mut self) -> &mut ZooKeeperEnsembleSpec {
+        self.quiet = 0;
+        &mut self.ensemble.spec
+    }
+
+    /// Sets an annotation of the ensemble, or takes it away.
+    fn annotate(&mut self, key: &str, value: Option<&str>) {
+        let annotations = self.ensemble.metadata.annotations.get_or_insert_default();
+        annotations.remove(key);
+        annotations.extend(value.map(|value| (key.to_owned(), value.to_owned())));
+        self.quiet = 0;
     }
 
     /// Makes this server the leader, by restarting those that are in its way.
     pub(crate) fn elect(&mut self, id: i32) {
         let id = ServerId(u16::try_from(id).unwrap());
-        assert!(self.pods.contains_key(&(id.0 - 1)));
-        for pod in self.pods.values_mut() {
-            pod.following = Some(id);
-        }
-        self.bump_epoch();
-        self.quiet = 0;
-    }
-
-    fn bump_epoch(&mut self) {
-        self.epoch += 1;
-        for (ordinal, pod) in &self.pods {
-            if pod.following.is_some() {
-                self.disks.insert(*ordinal, self.epoch << 32);
-            }
-        }
+        assert!(self.world.pods.contains_key(&id));
+        self.act().elect(id);
     }
 
     pub(crate) fn scale(&mut self, replicas: i32) {
-        self.ensemble.spec.replicas = replicas;
-        self.quiet = 0;
+        self.spec().replicas = replicas;
     }
 
     pub(crate) fn configure(&mut self, key: &str, value: &str) {
         assert_eq!(key, "snapCount");
-        let snap_count = Some(value.parse().unwrap());
-        self.ensemble.spec.config = Some(Config {
-            snap_count,
+        self.spec().config = Some(Config {
+            snap_count: Some(value.parse().unwrap()),
             ..Default::default()
         });
-        self.quiet = 0;
     }
 
     pub(crate) fn image(&mut self, image: &str) {
-        self.ensemble.spec.image = Some(image.to_owned());
-        self.quiet = 0;
+        self.spec().image = Some(image.to_owned());
+    }
+
+    pub(crate) fn pause(&mut self) {
+        self.spec().paused = true;
+    }
+
+    pub(crate) fn reclaim(&mut self, policy: ReclaimPolicy) {
+        let storage = self.spec().storage.get_or_insert_default();
+        storage.reclaim_policy = Some(policy);
     }
 
     /// The user asks for a restart, or takes the annotation away.
     pub(crate) fn ask_for_restart(&mut self, at: Option<&str>) {
-        let annotations = self.ensemble.metadata.annotations.get_or_insert_default();
-        annotations.remove(labels::RESTART_AT);
-        annotations.extend(at.map(|at| (labels::RESTART_AT.to_owned(), at.to_owned())));
+        self.annotate(labels::RESTART_AT, at);
+    }
+
+    /// Somebody sets the annotation that accepts a loss.
+    pub(crate) fn accept(&mut self, token: &str) {
+        self.annotate(labels::ACCEPT_DATA_LOSS, Some(token));
+    }
+
+    pub(crate) fn upgrade_operator(&mut self) {
+        self.context.version.push('1');
+        self.context.member_image.push('1');
         self.quiet = 0;
     }
 
+    fn set(&self) -> &Value {
+        let set = self.world.objects.get(ObjectKind::StatefulSet, "zk");
+        set.unwrap()
+    }
+
+    fn edit_set(&mut self, change: impl FnOnce(&mut Value)) {
+        let objects = &mut self.act().objects;
+        objects.edit(ObjectKind::StatefulSet, "zk", change);
+    }
+
     pub(crate) fn template(&self) -> Value {
-        self.set.as_ref().unwrap().template.clone()
+        self.set()["spec"]["template"].clone()
     }
 
     /// The list that the pod template names.
     pub(crate) fn list(&self) -> String {
-        template_revision(&self.template()).voters.to_string()
+        let template = self.world.objects.template("zk");
+        template.unwrap().revision.voters.to_string()
     }
 
     /// Somebody puts an earlier pod template back, as `kubectl rollout undo` does.
     pub(crate) fn undo(&mut self, template: Value) {
-        let set = self.set.as_mut().unwrap();
-        set.template = template.clone();
-        set.touched = true;
-        self.objects.edit(ObjectKind::StatefulSet, "zk", |set| {
+        self.edit_set(|set| {
             set["spec"]["template"] = template;
+            set["metadata"]["managedFields"] = json!([{
+                "manager": "kubectl",
+                "fieldsV1": { "f:spec": { "f:template": {} } },
+            }]);
         });
-        self.quiet = 0;
     }
 
     /// Somebody sets another image in the pod template, as `kubectl set image` does.
@@ -260,122 +184,9 @@ impl World {
         self.undo(template);
     }
 
-    /// The member's node is lost, and its pod, made anew, fits on no other.
-    pub(crate) fn lose_node(&mut self, ordinal: u16) {
-        self.homeless.insert(ordinal);
-        self.delete_pod(ordinal);
-    }
-
-    /// A pod is deleted by hand, and made anew.
-    pub(crate) fn delete_pod(&mut self, ordinal: u16) {
-        let set = self.set.clone().unwrap();
-        self.create(ordinal, &set);
-        self.elections();
-        self.quiet = 0;
-    }
-
-    pub(crate) fn wait(&mut self, seconds: i64) {
-        self.now += seconds;
-        self.quiet = 0;
-    }
-
-    pub(crate) fn pause(&mut self) {
-        self.ensemble.spec.paused = true;
-    }
-
-    pub(crate) fn upgrade_operator(&mut self) {
-        self.context.version.push('1');
-        self.context.member_image.push('1');
-        self.quiet = 0;
-    }
-
-    /// No server answers the operator any more, although all run.
-    pub(crate) fn mute_all(&mut self) {
-        self.muted = Some(self.now);
-        self.quiet = 0;
-    }
-
-    /// A member loses its volume; a new pod begins with an empty one.
-    pub(crate) fn has_database(&self, ordinal: u16) -> bool {
-        self.disks.contains_key(&ordinal)
-    }
-
-    /// The ensemble is deleted and created again, maybe with another size. Volumes stay.
-    pub(crate) fn recreate(&mut self, replicas: i32) {
-        self.set = None;
-        self.objects.clear();
-        self.pods.clear();
-        self.bootstrap = None;
-        self.revisions.clear();
-        self.scale(replicas);
-    }
-
-    /// Somebody deletes the StatefulSet; the pods go with it, or stay.
-    pub(crate) fn delete_set(&mut self, orphan: bool) {
-        self.set = None;
-        self.objects.remove(ObjectKind::StatefulSet, "zk");
-        if !orphan {
-            self.pods.clear();
-        }
-        self.quiet = 0;
-    }
-
-    /// A volume claim is lost, and with it the disk.
-    pub(crate) fn lose_claim(&mut self, ordinal: u16) {
-        self.delete_claim(ordinal);
-        self.pods.remove(&ordinal);
-        self.elections();
-        self.quiet = 0;
-    }
-
-    pub(super) fn delete_claim(&mut self, ordinal: u16) {
-        let claim = format!("data-zk-{ordinal}");
-        self.objects
-            .remove(ObjectKind::PersistentVolumeClaim, &claim);
-        self.claims.remove(&ordinal);
-        self.claim_uids.remove(&ordinal);
-        self.owners.remove(&ordinal);
-        self.disks.remove(&ordinal);
-    }
-
-    pub(crate) fn reclaim(&mut self, policy: ReclaimPolicy) {
-        let storage = self.ensemble.spec.storage.get_or_insert_default();
-        storage.reclaim_policy = Some(policy);
-        self.quiet = 0;
-    }
-
-    /// The claims that are deleted with the ensemble, and all claims, by ordinal.
-    pub(crate) fn owned(&self) -> (Vec<u16>, Vec<u16>) {
-        let uid = self.ensemble.metadata.uid.as_ref().unwrap();
-        let owned = self
-            .owners
-            .iter()
-            .filter(|(_, o)| o.iter().any(|o| o.uid == *uid));
-        (
-            owned.map(|(o, _)| *o).collect(),
-            self.claims.keys().copied().collect(),
-        )
-    }
-
-    /// A claim gets an owner, as by an earlier operator's StatefulSet.
-    pub(crate) fn add_owner(&mut self, ordinal: u16, kind: &str) {
-        let owner = OwnerReference {
-            kind: kind.to_owned(),
-            uid: kind.to_owned(),
-            ..Default::default()
-        };
-        self.owners.entry(ordinal).or_default().push(owner);
-    }
-
-    pub(crate) fn owners(&self, ordinal: u16) -> Vec<&str> {
-        let owners = self.owners.get(&ordinal).into_iter().flatten();
-        owners.map(|o| o.kind.as_str()).collect()
-    }
-
     /// The StatefulSet is as an operator made it that left volumes to Kubernetes.
     pub(crate) fn forget_retention(&mut self) {
-        self.set.as_mut().unwrap().retention = Value::Null;
-        self.objects.edit(ObjectKind::StatefulSet, "zk", |set| {
+        self.edit_set(|set| {
             set["spec"]["persistentVolumeClaimRetentionPolicy"] =
                 json!({ "whenDeleted": "Delete", "whenScaled": "Delete" });
         });
@@ -383,14 +194,255 @@ impl World {
 
     /// What the StatefulSet says of volumes.
     pub(crate) fn retention(&self) -> Value {
-        self.set.as_ref().unwrap().retention.clone()
+        self.set()["spec"]["persistentVolumeClaimRetentionPolicy"].clone()
     }
 
-    /// Somebody sets the annotation that accepts a loss.
-    pub(crate) fn accept(&mut self, token: &str) {
-        let annotations = self.ensemble.metadata.annotations.get_or_insert_default();
-        annotations.insert(labels::ACCEPT_DATA_LOSS.to_owned(), token.to_owned());
-        self.quiet = 0;
+    /// Somebody deletes the StatefulSet; the pods go with it, or stay.
+    pub(crate) fn delete_set(&mut self, orphan: bool) {
+        let world = self.act();
+        world.objects.remove(ObjectKind::StatefulSet, "zk");
+        if !orphan {
+            world.pods.clear();
+        }
+    }
+
+    /// The ensemble is deleted and created again, maybe with another size. Volumes stay.
+    pub(crate) fn recreate(&mut self, replicas: i32) {
+        let world = self.act();
+        world.objects.keep_only(ObjectKind::PersistentVolumeClaim);
+        world.pods.clear();
+        self.scale(replicas);
+    }
+
+    /// The member's node is lost, and its pod, made anew, fits on no other.
+    pub(crate) fn lose_node(&mut self, ordinal: u16) {
+        self.faults().homeless.insert(ordinal);
+        self.delete_pod(ordinal);
+    }
+
+    /// A pod is deleted by hand, and made anew.
+    pub(crate) fn delete_pod(&mut self, ordinal: u16) {
+        let world = self.act();
+        world.create(false, ordinal);
+        world.elections();
+    }
+
+    /// A server's process ends; its pod stays.
+    pub(crate) fn crash(&mut self, id: i32) {
+        let id = ServerId(u16::try_from(id).unwrap());
+        let world = self.act();
+        if let Some(pod) = world.pods.get_mut(&id) {
+            pod.age = 0;
+            pod.make_unready(world.now);
+        }
+        world.elections();
+    }
+
+    pub(crate) fn wait(&mut self, seconds: i64) {
+        self.act().now += jiff::SignedDuration::from_secs(seconds);
+    }
+
+    /// No server answers the operator any more, although all run.
+    pub(crate) fn mute_all(&mut self) {
+        self.faults().muted = Some(self.world.now);
+    }
+
+    /// Nothing is heard of a member any more.
+    pub(crate) fn silence(&mut self, ordinal: u16) {
+        let now = self.world.now;
+        self.faults().cut_off.insert(ordinal, now);
+    }
+
+    /// The member loses its leader and has a large snapshot to copy before it follows again.
+    pub(crate) fn copy(&mut self, ordinal: u16) {
+        self.faults().copying.insert(ordinal);
+        let pod = self.world.pods.get_mut(&server(ordinal)).unwrap();
+        pod.make_unready(self.world.now);
+    }
+
+    /// These members leave the others, with a leader of their own or none, in a later epoch.
+    pub(crate) fn split(&mut self, ordinals: &[u16], leader: Option<u16>) {
+        let world = self.act();
+        for id in ordinals.iter().copied().map(server) {
+            let pod = world.pods.get_mut(&id).unwrap();
+            match leader {
+                Some(leader) => pod.following = Some(server(leader)),
+                None => pod.make_unready(world.now),
+            }
+            world.disks.insert(id, (world.epoch + 1) << 32);
+        }
+    }
+
+    /// A volume claim is lost, and with it the disk.
+    pub(crate) fn lose_claim(&mut self, ordinal: u16) {
+        let world = self.act();
+        let (kind, claim) = (ObjectKind::PersistentVolumeClaim, data_claim("zk", ordinal));
+        world.objects.remove(kind, &claim);
+        world.disks.remove(&server(ordinal));
+        world.pods.remove(&server(ordinal));
+        world.elections();
+    }
+
+    /// Whether the member has data.
+    pub(crate) fn has_database(&self, ordinal: u16) -> bool {
+        self.world.disks.contains_key(&server(ordinal))
+    }
+
+    /// Writes a transaction to these disks.
+    pub(crate) fn write(&mut self, ordinals: &[u16]) {
+        for ordinal in ordinals {
+            *self.world.disks.get_mut(&server(*ordinal)).unwrap() += 1;
+        }
+    }
+
+    /// The newest transaction on any disk.
+    pub(crate) fn newest(&self) -> u64 {
+        self.world.disks.values().copied().max().unwrap_or(0)
+    }
+
+    fn claims(&self) -> Vec<ClaimObservation> {
+        self.world.observe().claims
+    }
+
+    fn edit_claim(&mut self, ordinal: u16, change: impl FnOnce(&mut Value)) {
+        let claim = data_claim("zk", ordinal);
+        let objects = &mut self.world.objects;
+        objects.edit(ObjectKind::PersistentVolumeClaim, &claim, |claim| {
+            change(&mut claim["metadata"]);
+        });
+    }
+
+    /// The claims that are deleted with the ensemble, and all claims, by ordinal.
+    pub(crate) fn owned(&self) -> (Vec<u16>, Vec<u16>) {
+        let uid = self.ensemble.metadata.uid.as_ref().unwrap();
+        let mut claims = self.claims();
+        let all = claims.iter().map(|c| c.ordinal).collect();
+        claims.retain(|c| c.owners.iter().any(|o| o.uid == *uid));
+        (claims.iter().map(|c| c.ordinal).collect(), all)
+    }
+
+    /// A claim gets an owner, as by an earlier operator's StatefulSet.
+    pub(crate) fn add_owner(&mut self, ordinal: u16, kind: &str) {
+        let owner = json!({ "apiVersion": "", "kind": kind, "name": "", "uid": kind });
+        self.edit_claim(ordinal, |claim| claim["ownerReferences"] = json!([owner]));
+    }
+
+    pub(crate) fn owners(&self, ordinal: u16) -> Vec<String> {
+        let claim = self.claims().into_iter().find(|c| c.ordinal == ordinal);
+        let owners = claim.unwrap().owners.into_iter();
+        owners.map(|o| o.kind).collect()
+    }
+
+    /// The claims are as an operator left them that recorded the finished list only.
+    pub(crate) fn forget_begun_lists(&mut self) {
+        for claim in self.claims() {
+            self.edit_claim(claim.ordinal, |claim| {
+                claim["annotations"][labels::NEXT_VOTERS] = Value::Null;
+            });
+        }
+    }
+
+    /// The lists that the claims carry, by ordinal.
+    pub(crate) fn records(&self) -> Vec<String> {
+        let text = |v: &Option<Voters>| v.as_ref().map_or("-".to_owned(), ToString::to_string);
+        let one = |claim: &ClaimObservation| match &claim.next {
+            Some(next) => format!("{} > {next}", text(&claim.voters)),
+            None => text(&claim.voters),
+        };
+        self.claims().iter().map(one).collect()
+    }
+
+    /// The members that may start with an empty disk, and what was accepted last.
+    pub(crate) fn permission(&self) -> (String, Option<Acceptance>) {
+        let map = self.world.objects.bootstrap("zk").unwrap();
+        let ids = map.initialize.as_ref().map(ToString::to_string);
+        (ids.unwrap_or_default(), map.acceptance)
+    }
+
+    /// What the bootstrap ConfigMap says of epochs.
+    pub(crate) fn epochs(&self) -> Vec<(u16, u64)> {
+        let map = self.world.objects.bootstrap("zk").unwrap();
+        map.epochs.iter().map(|(id, e)| (id.0, *e)).collect()
+    }
+
+    /// The leader's server id.
+    pub(crate) fn leader(&self) -> Option<u16> {
+        self.world.leaders().next().map(|id| id.0)
+    }
+
+    /// The list that the leader judges by; empty while none leads.
+    pub(crate) fn leader_list(&self) -> String {
+        let lists = self
+            .world
+            .leaders()
+            .map(|id| &self.world.pods[&id].revision);
+        lists.map(|revision| revision.voters.to_string()).collect()
+    }
+
+    /// The server lists that pods run.
+    fn lists(&self) -> BTreeSet<&Voters> {
+        let pods = self.world.pods.values();
+        pods.map(|pod| &pod.revision.voters).collect()
+    }
+
+    pub(crate) fn size(&self) -> i32 {
+        let state = || self.last.as_ref().map(|p| self.line(p)).unwrap_or_default();
+        assert_eq!(self.lists().len(), 1, "{}", state());
+        assert_eq!(self.down(), 0, "{}", self.message());
+        i32::try_from(self.world.pods.len()).unwrap()
+    }
+
+    pub(crate) fn down(&self) -> usize {
+        let looks = |pod: &&Pod| pod.following.is_none();
+        self.world.pods.values().filter(looks).count()
+    }
+
+    /// Restarts of each member since it started, by ordinal.
+    pub(crate) fn restarts(&self) -> Vec<usize> {
+        let count = |id: &ServerId| {
+            let events = self.world.events.iter();
+            let restarts = |e: &&Event| matches!(e, Event::Restart { id: one, .. } if one == id);
+            events.filter(restarts).count()
+        };
+        self.world.pods.keys().map(count).collect()
+    }
+
+    /// The revision that each restart since the start led to, and whether the member led.
+    fn steps(&self) -> Vec<(&str, bool)> {
+        let mut newest = "";
+        let mut steps = Vec::new();
+        for event in &self.world.events {
+            match event {
+                Event::Configure { revision, .. } => newest = revision,
+                Event::Restart { leads, .. } => steps.push((newest, *leads)),
+                _ => {}
+            }
+        }
+        steps
+    }
+
+    /// Whether in every step nobody restarted after the leader had.
+    pub(crate) fn leader_was_last_in_every_step(&self) -> bool {
+        let last = |pair: &[(&str, bool)]| !pair[0].1 || pair[0].0 != pair[1].0;
+        self.steps().windows(2).all(last)
+    }
+
+    pub(crate) fn summary(&self) -> String {
+        let steps = self.steps();
+        let leaders = steps.iter().filter(|(_, led)| *led).count();
+        let all = steps.len();
+        format!("{all} restarts, {leaders} of them of a leader\n")
+    }
+
+    pub(crate) fn message(&self) -> String {
+        let last = self.last.as_ref();
+        last.map(|p| p.report.message.clone()).unwrap_or_default()
+    }
+
+    /// What the report says is wrong.
+    pub(crate) fn trouble(&self) -> Option<(&'static str, String)> {
+        let trouble = self.last.as_ref()?.report.trouble.as_ref()?;
+        Some((trouble.reason.as_str(), trouble.message.clone()))
     }
 
     /// The token that the status gives.
@@ -398,13 +450,6 @@ impl World {
         let (_, message) = self.trouble()?;
         let (_, rest) = message.split_once("accept-data-loss=")?;
         Some(rest.split(". ").next()?.to_owned())
-    }
-
-    /// The members that may start with an empty disk, and what was accepted last.
-    pub(crate) fn permission(&self) -> (String, Option<Acceptance>) {
-        let map = self.bootstrap.as_ref().unwrap();
-        let ids = map.initialize.as_ref().map(ToString::to_string);
-        (ids.unwrap_or_default(), map.acceptance.clone())
     }
 
     /// Whether the last plan accepted a loss.
@@ -417,140 +462,14 @@ impl World {
         self.last.as_ref()?.report.accepted.as_ref()
     }
 
-    /// The list that the leader judges by; empty while none leads.
-    pub(crate) fn leader_list(&self) -> String {
-        let leader = self.leader().and_then(|id| self.pods.get(&(id - 1)));
-        leader.map_or_else(String::new, |pod| pod.revision.voters.to_string())
-    }
-
-    /// The claims are as an operator left them that recorded the finished list only.
-    pub(crate) fn forget_begun_lists(&mut self) {
-        for (_, next) in self.claims.values_mut() {
-            *next = None;
-        }
-    }
-
-    /// The leader's server id.
-    pub(crate) fn leader(&self) -> Option<u16> {
-        let leads = |(o, p): &(&u16, &Pod)| p.following == Some(ServerId(**o + 1));
-        self.pods.iter().find(leads).map(|(o, _)| o + 1)
-    }
-
-    /// Writes a transaction to these disks.
-    pub(crate) fn write(&mut self, ordinals: &[u16]) {
-        for ordinal in ordinals {
-            *self.disks.get_mut(ordinal).unwrap() += 1;
-        }
-    }
-
-    /// The member loses its leader and has a large snapshot to copy before it follows again.
-    pub(crate) fn copy(&mut self, ordinal: u16) {
-        self.copying.insert(ordinal, self.now);
-        let pod = self.pods.get_mut(&ordinal).unwrap();
-        (pod.following, pod.unready) = (None, 9);
-    }
-
-    /// Nothing is heard of a member any more.
-    pub(crate) fn silence(&mut self, ordinal: u16) {
-        self.cut_off.insert(ordinal, self.now);
-        self.quiet = 0;
-    }
-
-    /// What the report says is wrong.
-    pub(crate) fn trouble(&self) -> Option<(&'static str, String)> {
-        let trouble = self.last.as_ref()?.report.trouble.as_ref()?;
-        Some((trouble.reason.as_str(), trouble.message.clone()))
-    }
-
-    /// The lists that the claims carry, by ordinal.
-    pub(crate) fn records(&self) -> Vec<String> {
-        let text = |v: &Option<Voters>| v.as_ref().map_or("-".to_owned(), ToString::to_string);
-        let one = |(voters, next): &(Option<Voters>, Option<Voters>)| match next {
-            Some(next) => format!("{} > {next}", text(voters)),
-            None => text(voters),
-        };
-        self.claims.values().map(one).collect()
-    }
-
-    /// What the bootstrap ConfigMap says of epochs.
-    pub(crate) fn epochs(&self) -> Vec<(u16, u64)> {
-        let map = self.bootstrap.as_ref().unwrap();
-        map.epochs.iter().map(|(id, e)| (id.0, *e)).collect()
-    }
-
-    /// The newest transaction on any disk.
-    pub(crate) fn newest(&self) -> u64 {
-        self.disks.values().copied().max().unwrap_or(0)
-    }
-
-    /// A server's process ends; its pod stays.
-    pub(crate) fn crash(&mut self, id: i32) {
-        let ordinal = u16::try_from(id - 1).unwrap();
-        if let Some(pod) = self.pods.get_mut(&ordinal) {
-            pod.following = None;
-            pod.age = 0;
-            pod.created = self.now;
-        }
-        self.quiet = 0;
-        self.elections();
-    }
-
-    pub(crate) fn size(&self) -> i32 {
-        let sets: BTreeSet<&Voters> = self.pods.values().map(|p| &p.revision.voters).collect();
-        let serving = self.pods.values().filter(|p| p.following.is_some()).count();
-        let state = || self.last.as_ref().map(|p| self.line(p)).unwrap_or_default();
-        assert_eq!(sets.len(), 1, "{}", state());
-        assert_eq!(serving, self.pods.len(), "{}", self.message());
-        i32::try_from(serving).unwrap()
-    }
-
-    pub(crate) fn down(&self) -> usize {
-        self.pods.values().filter(|p| p.following.is_none()).count()
-    }
-
-    /// Restarts of each member since it started, by ordinal.
-    pub(crate) fn restarts(&self) -> Vec<u32> {
-        (0..u16::try_from(self.pods.len()).unwrap())
-            .map(|o| self.restarted.get(&o).copied().unwrap_or(0))
-            .collect()
-    }
-
-    pub(crate) fn message(&self) -> String {
-        self.last
-            .as_ref()
-            .map(|p| p.report.message.clone())
-            .unwrap_or_default()
-    }
-
-    /// Whether in every step nobody restarted after the leader had.
-    pub(crate) fn leader_was_last_in_every_step(&self) -> bool {
-        self.steps
-            .windows(2)
-            .all(|pair| !pair[0].1 || pair[0].0 != pair[1].0)
-    }
-
-    pub(crate) fn summary(&self) -> String {
-        let leaders = self.steps.iter().filter(|(_, led)| *led).count();
-        format!(
-            "{} restarts, {leaders} of them of a leader\n",
-            self.steps.len()
-        )
-    }
-
-    /// These members leave the others, with a leader of their own or none, in a later epoch.
-    pub(crate) fn split(&mut self, ordinals: &[u16], leader: Option<u16>) {
-        for ordinal in ordinals {
-            let pod = self.pods.get_mut(ordinal).unwrap();
-            pod.following = leader.map(|o| ServerId(o + 1));
-            pod.unready = if leader.is_none() { 9 } else { 0 };
-            self.disks.insert(*ordinal, (self.epoch + 1) << 32);
-        }
+    fn plan(&mut self) -> Plan {
+        self.world.ensemble = validate(&self.ensemble, &self.context).unwrap();
+        plan_under(self.rules, &self.world.ensemble, &self.world.observe())
     }
 
     /// What the operator would do now; the world stays as it is.
     pub(crate) fn look(&mut self) -> Option<Step> {
-        let valid = validate(&self.ensemble, &self.context).unwrap();
-        let plan = plan_under(self.rules, &valid, &self.observe());
+        let plan = self.plan();
         let step = plan.step.clone();
         self.last = Some(plan);
         step
@@ -558,63 +477,24 @@ impl World {
 
     /// One pass of the operator and one tick of the world. `None` when nothing moves any more.
     pub(crate) fn reconcile(&mut self) -> Option<String> {
-        let valid = validate(&self.ensemble, &self.context).unwrap();
-        let observation = self.observe();
-        let plan = plan_under(self.rules, &valid, &observation);
-        let before = self.fingerprint();
+        let plan = self.plan();
         let line = self.line(&plan);
-        let name = self.ensemble.metadata.name.clone().unwrap();
-        // Nothing in this world is waited for, so the execution is over when it is polled once.
-        execute(self, &name, &plan).now_or_never().unwrap();
+        let moved = self.world.pass(&plan).unwrap();
         self.last = Some(plan);
-        self.tick();
-        self.quiet = if before == self.fingerprint() {
-            self.quiet + 1
-        } else {
-            0
-        };
-        (self.quiet < 8).then_some(line)
-    }
-
-    fn fingerprint(&self) -> String {
-        let pods: Vec<_> = self
-            .pods
-            .values()
-            .map(|p| {
-                (
-                    p.uid,
-                    &p.template,
-                    p.following,
-                    p.age.min(3),
-                    p.unready.min(3),
-                )
-            })
-            .collect();
-        format!(
-            "{pods:?} {:?} {:?} {:?}",
-            self.claims,
-            self.owners,
-            self.set
-                .as_ref()
-                .map(|s| (s.replicas, s.template.to_string()))
-        )
+        let lists = self.lists();
+        assert!(lists.len() <= 2, "three voter sets are live: {lists:?}");
+        assert!(self.world.leaders().count() <= 1, "two servers lead");
+        self.quiet = if moved { 0 } else { self.quiet + 1 };
+        (self.quiet < QUIET).then_some(line)
     }
 
     fn line(&self, plan: &Plan) -> String {
         let mut line = format!("{:?}: {}\n   ", plan.report.phase, plan.report.message);
         for member in &plan.report.members {
-            let ordinal = member.id.0 - 1;
-            let voters = self
-                .pods
-                .get(&ordinal)
-                .map(|p| p.revision.voters.to_string());
-            let _ = write!(
-                line,
-                " {} {} {{{}}}",
-                member.pod,
-                member.role,
-                voters.unwrap_or_default().replace(',', "")
-            );
+            let pod = self.world.pods.get(&member.id);
+            let voters = pod.map(|pod| pod.revision.voters.to_string());
+            let voters = voters.unwrap_or_default().replace(',', "");
+            let _ = write!(line, " {} {} {{{voters}}}", member.pod, member.role);
         }
         line
     }

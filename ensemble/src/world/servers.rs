@@ -1,0 +1,140 @@
+//! What ZooKeeper's servers do among themselves.
+
+use super::faults::Faults;
+use super::{Pod, World};
+use crate::ids::{ServerId, Voters};
+use crate::safety::{can_join, holds_majority};
+
+impl<F: Faults> World<F> {
+    /// Makes a server the leader of all, if it votes.
+    pub fn elect(&mut self, leader: ServerId) {
+        if self.pods.get(&leader).is_some_and(|pod| !pod.observes) {
+            for pod in self.pods.values_mut() {
+                pod.following = Some(leader);
+            }
+            self.begin_epoch();
+        }
+    }
+
+    /// All who lead, ideally one.
+    pub fn leaders(&self) -> impl Iterator<Item = ServerId> + '_ {
+        let leads = |(id, pod): &(&ServerId, &Pod)| pod.following == Some(**id);
+        self.pods.iter().filter(leads).map(|(id, _)| *id)
+    }
+
+    /// Whether the server of a pod runs.
+    pub fn runs(&self, pod: &Pod) -> bool {
+        pod.age > 0 && self.faults.failure(pod).is_none()
+    }
+
+    /// Servers that lost their leader look for one; they join the one that leads, or elect one.
+    pub fn elections(&mut self) {
+        self.leave();
+        self.join();
+        if self.pods.values().all(|pod| pod.following.is_none()) {
+            self.vote();
+        }
+        self.join();
+    }
+
+    fn may_join(&self, pod: &Pod) -> bool {
+        self.runs(pod) && self.faults.joins(pod)
+    }
+
+    fn begin_epoch(&mut self) {
+        self.epoch += 1;
+        let following = self.pods.iter().filter(|(_, pod)| pod.following.is_some());
+        self.disks
+            .extend(following.map(|(id, _)| (*id, self.epoch << 32)));
+    }
+
+    /// The servers that follow this leader, or any.
+    fn following(&self, leader: Option<ServerId>) -> Voters {
+        let follows = |pod: &Pod| match leader {
+            Some(_) => pod.following == leader,
+            None => pod.following.is_some(),
+        };
+        let following = self.pods.iter().filter(|(_, pod)| follows(pod));
+        following.map(|(id, _)| *id).collect()
+    }
+
+    /// A follower whose leader does not lead any more looks for another, and so does a leader that no
+    /// majority of its own list follows.
+    fn leave(&mut self) {
+        loop {
+            let lost = |(id, pod): &(&ServerId, &Pod)| {
+                let leads = |leader: &ServerId| self.pods.get(leader).and_then(|p| p.following);
+                pod.following.is_some_and(|leader| match leader == **id {
+                    true => !holds_majority(&self.following(Some(leader)), &pod.revision.voters),
+                    false => leads(&leader) != Some(leader),
+                })
+            };
+            let lost: Vec<ServerId> = self.pods.iter().filter(lost).map(|(id, _)| *id).collect();
+            if lost.is_empty() {
+                return;
+            }
+            for id in lost {
+                self.follow(id, None);
+            }
+        }
+    }
+
+    fn follow(&mut self, id: ServerId, leader: Option<ServerId>) {
+        if let Some(pod) = self.pods.get_mut(&id) {
+            pod.following = leader;
+        }
+    }
+
+    fn join(&mut self) {
+        for id in self.pods.keys().copied().collect::<Vec<_>>() {
+            let leader = self.pods.values().find_map(|pod| pod.following);
+            let serving = self.following(None);
+            let joins = self.pods.get(&id).is_some_and(|pod| {
+                pod.following.is_none()
+                    && self.may_join(pod)
+                    && can_join(id, &pod.revision.voters, &serving, leader)
+            });
+            if joins {
+                self.follow(id, leader);
+                self.disks.insert(id, self.epoch << 32);
+            }
+        }
+    }
+
+    /// The server with the newest data leads whom a majority of its own list and of its followers' lists
+    /// supports.
+    fn vote(&mut self) {
+        let list = |id: ServerId| self.pods.get(&id).map(|pod| &pod.revision.voters);
+        let votes = |(id, pod): (&ServerId, &Pod)| {
+            let zxid = self.disks.get(id).filter(|_| self.may_join(pod));
+            zxid.map(|zxid| (*zxid, *id))
+        };
+        let mut candidates: Vec<(u64, ServerId)> = self.pods.iter().filter_map(votes).collect();
+        candidates.sort_unstable();
+        for (zxid, candidate) in candidates.iter().rev() {
+            // Each supporter knows the candidate and has nothing newer.
+            let supports = |(z, id): &&(u64, ServerId)| {
+                z <= zxid && list(*id).is_some_and(|voters| voters.contains(*candidate))
+            };
+            let support = candidates.iter().filter(supports);
+            let mut support: Voters = support.map(|(_, id)| *id).collect();
+            // Each decides by its own list, and one that does not support it takes its voice away.
+            loop {
+                let decides =
+                    |id: &ServerId| list(*id).is_some_and(|l| holds_majority(&support, l));
+                let decided: Voters = support.iter().filter(decides).collect();
+                if decided == support {
+                    break;
+                }
+                support = decided;
+            }
+            if support.contains(*candidate) {
+                for id in support.iter() {
+                    self.follow(id, Some(*candidate));
+                }
+                self.begin_epoch();
+                return;
+            }
+        }
+    }
+}
