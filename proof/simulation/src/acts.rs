@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::Value;
+
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -12,6 +14,8 @@ pub enum Act {
     Configure(u32),
     /// The user asks for an image that does not exist, and takes it back after this time.
     BadImage(Duration),
+    /// The user applies these fields of the spec, which no life chooses by chance.
+    Apply(Value),
     /// The user pauses the ensemble for this long.
     Pause(Duration),
     /// The user asks for a restart of every member.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bellwether_ensemble::rules::{Rule, Rules};
+use bellwether_simulation::acts::Act;
 use bellwether_simulation::life::{Options, Story, live};
 use clap::Parser;
 
@@ -36,11 +37,16 @@ struct Arguments {
     /// Let the operator break this safety rule, by its name; `list` names them, `each` tries each of them
     #[arg(long)]
     break_rule: Option<String>,
+    /// Nothing happens in the life but that the user applies these fields of the spec, five minutes apart
+    #[arg(long, hide = true, value_parser = fields)]
+    apply: Vec<serde_json::Value>,
     /// Live this one life and print it as JSON
     #[arg(long, hide = true)]
     child: bool,
 }
 
+/// After this time a change is over in which nothing goes wrong.
+const SETTLED: Duration = Duration::from_secs(300);
 /// A life that takes longer than this hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -51,6 +57,11 @@ fn main() -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     parent(&arguments)
+}
+
+/// Fields of the spec, as JSON.
+fn fields(text: &str) -> serde_json::Result<serde_json::Value> {
+    serde_json::from_str(text)
 }
 
 /// One life in this process.
@@ -72,7 +83,10 @@ fn child(arguments: &Arguments) -> Result<()> {
         seed: arguments.seed,
         without: arguments.without.clone(),
         rules: rules(arguments)?,
-        acts: None,
+        acts: (!arguments.apply.is_empty()).then(|| {
+            let apply = |fields: &serde_json::Value| (SETTLED, Act::Apply(fields.clone()));
+            arguments.apply.iter().map(apply).collect()
+        }),
     };
     let story = runtime.block_on(live(&options));
     println!("{}", serde_json::to_string(&story)?);

@@ -336,7 +336,7 @@ impl Zoo {
 
     fn tell(&mut self, process: ProcessId, text: &str) {
         self.mix(&(process, text));
-        let text = text.to_owned();
+        let text = format!("server {} {text}", self.process(process).start.id);
         self.happenings.push(Happening {
             at: self.now,
             process,

@@ -77,6 +77,12 @@ impl Life {
                 self.apply();
                 self.later(time, Later::GoodImage);
             }
+            Act::Apply(fields) => {
+                for (field, value) in fields.as_object().into_iter().flatten() {
+                    self.spec[field] = value.clone();
+                }
+                self.apply();
+            }
             Act::Pause(time) => {
                 self.spec["paused"] = json!(true);
                 self.apply();

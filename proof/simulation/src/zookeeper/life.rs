@@ -19,7 +19,6 @@ impl Zoo {
         self.advance(now);
         let id = ProcessId(self.processes.len());
         let voters: BTreeMap<ServerId, String> = start.voters.iter().cloned().collect();
-        let server = start.id;
         let process = Process {
             start,
             voters,
@@ -37,7 +36,7 @@ impl Zoo {
         };
         self.processes.push(process);
         self.alive.insert(id);
-        self.tell(id, &format!("starts as server {server}"));
+        self.tell(id, "starts");
         let reads = self.transfer(self.bytes(id), self.timing.disk_rate);
         let begins = self.between(self.timing.process_start);
         self.timer(id, begins + reads, Timer::Load);
