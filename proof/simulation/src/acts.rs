@@ -16,6 +16,11 @@ pub enum Act {
     BadImage(Duration),
     /// The user applies these fields of the spec, which no life chooses by chance.
     Apply(Value),
+    /// The user asks for another size and for something else in one apply.
+    ResizeWith(u16, Change),
+    /// The user runs `kubectl rollout undo` on the StatefulSet: its template returns to that of a revision
+    /// this many before the latest, as with `--to-revision`.
+    RolloutUndo(usize),
     /// The user pauses the ensemble for this long.
     Pause(Duration),
     /// The user asks for a restart of every member.
@@ -69,6 +74,17 @@ pub enum Act {
     Quota(Duration),
 }
 
+/// What a user changes together with the size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A setting of every member.
+    Setting(u32),
+    /// Another image of the same release.
+    Image,
+    /// An image that does not exist. After this time the user takes both back.
+    BadImage(Duration),
+}
+
 impl Act {
     /// The word under which it is counted.
     pub fn word(&self) -> String {
@@ -87,7 +103,23 @@ impl fmt::Display for Act {
 /// Chooses the acts of a life: what happens, and how long after the one before.
 pub fn choose(rng: &mut fastrand::Rng, size: u16) -> Vec<(Duration, Act)> {
     let count = rng.usize(2..9);
-    (0..count).map(|_| (pause(rng), act(rng, size))).collect()
+    let mut acts = Vec::new();
+    for _ in 0..count {
+        let before = pause(rng);
+        let act = act(rng, size);
+        let resizes = matches!(act, Act::Resize(_) | Act::ResizeWith(..));
+        acts.push((before, act));
+        // What a user takes back, it takes back in the middle of it.
+        if resizes {
+            let soon = Duration::from_millis(rng.u64(500..15_000));
+            match rng.u8(0..6) {
+                0 => acts.push((soon, Act::Resize(size))),
+                1 => acts.push((soon, Act::RolloutUndo(rng.usize(1..5)))),
+                _ => {}
+            }
+        }
+    }
+    acts
 }
 
 /// Much happens within seconds, some of it when all is quiet again.
@@ -103,7 +135,7 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
     let seconds =
         |rng: &mut fastrand::Rng, most: u64| Duration::from_millis(rng.u64(500..most * 1000));
     let member = |rng: &mut fastrand::Rng| rng.u16(0..size.max(3));
-    match rng.u8(0..44) {
+    match rng.u8(0..48) {
         0..=7 => Act::Resize([1, 3, 3, 5, 5, 7][rng.usize(0..6)]),
         8..=10 => Act::Configure(rng.u32(1000..100_000)),
         11 => Act::BadImage(seconds(rng, 60)),
@@ -139,6 +171,16 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
         40 => Act::GrowData,
         41 => Act::RestoreStatus,
         42 => Act::Upgrade,
-        _ => Act::Quota(seconds(rng, 30)),
+        43 => Act::Quota(seconds(rng, 30)),
+        44 => Act::RolloutUndo(rng.usize(1..5)),
+        _ => Act::ResizeWith([1, 3, 5, 7][rng.usize(0..4)], change(rng)),
+    }
+}
+
+fn change(rng: &mut fastrand::Rng) -> Change {
+    match rng.u8(0..3) {
+        0 => Change::Setting(rng.u32(1000..100_000)),
+        1 => Change::Image,
+        _ => Change::BadImage(Duration::from_millis(rng.u64(500..60_000))),
     }
 }

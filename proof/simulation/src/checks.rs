@@ -141,7 +141,8 @@ impl Checks {
                     let (Some(id), Some(list)) = (id_of(pod), list_of(pod)) else {
                         return true;
                     };
-                    can_join(id, &list, &others_serving, leader)
+                    // A leaver that runs the list without it is in no majority.
+                    list.contains(id) && can_join(id, &list, &others_serving, leader)
                 })
             };
             let mut down = self.restarted.iter().filter(|other| **other != name);

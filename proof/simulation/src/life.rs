@@ -1,6 +1,7 @@
 //! One life of an ensemble: it is created, things happen to it, and in the end it has to be as asked for.
 
 mod acting;
+mod undo;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -94,6 +95,7 @@ enum Later {
     Hear(String),
     Connect(String),
     GoodImage,
+    TakeBack(Value),
     Resume,
     Thaw(u16),
     RegainNode(usize),

@@ -5,17 +5,20 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Later, Life};
-use crate::acts::Act;
+use crate::acts::{Act, Change};
 use crate::api_server::{Delete, Kind, Link, Propagation, Quota};
 use crate::cluster::{ENSEMBLE, NAME, NAMESPACE, NODES};
 use crate::zookeeper::Phase;
+
+/// Another image of the release that the operator runs by default.
+const OTHER_IMAGE: &str = "mirror.example/zookeeper:3.9.5";
 
 impl Life {
     fn pod(ordinal: u16) -> String {
         format!("{NAME}-{ordinal}")
     }
 
-    fn edit_set(&self, change: impl FnOnce(&mut Value)) {
+    pub(super) fn edit_set(&self, change: impl FnOnce(&mut Value)) {
         let target = (NAMESPACE, NAME);
         let _ = self
             .cluster
@@ -83,6 +86,20 @@ impl Life {
                 }
                 self.apply();
             }
+            Act::ResizeWith(size, change) => {
+                let before = self.spec["replicas"].clone();
+                self.spec["replicas"] = json!(size);
+                match change {
+                    Change::Setting(count) => self.spec["config"] = json!({ "snapCount": count }),
+                    Change::Image => self.spec["image"] = json!(OTHER_IMAGE),
+                    Change::BadImage(time) => {
+                        self.spec["image"] = json!("zookeeper:missing");
+                        self.later(time, Later::TakeBack(before));
+                    }
+                }
+                self.apply();
+            }
+            Act::RolloutUndo(back) => self.undo_rollout(back),
             Act::Pause(time) => {
                 self.spec["paused"] = json!(true);
                 self.apply();
@@ -102,6 +119,11 @@ impl Life {
             // What runs on a lost node would go on with data that the user has deleted.
             Act::Recreate if self.deletes && cluster.machines().kubelets.has_lost_node() => {
                 self.tell("not done: a node is lost");
+            }
+            Act::ScaleSet(_) | Act::DeletePod(_) | Act::ForceDelete(_) | Act::LoseDisk(_)
+                if self.template_is_foreign() =>
+            {
+                self.tell("not done: a pod that is made now runs a foreign server list");
             }
             Act::Recreate => {
                 self.delete(Kind::ENSEMBLE, NAME, &Delete::default());
@@ -274,6 +296,10 @@ impl Life {
                     spec.remove("image");
                 }
                 self.apply();
+            }
+            Later::TakeBack(size) => {
+                self.spec["replicas"] = size;
+                self.end_of(Later::GoodImage);
             }
             Later::Resume => {
                 self.spec["paused"] = json!(false);
