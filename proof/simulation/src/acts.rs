@@ -58,6 +58,9 @@ pub enum Act {
     DeafOperator(Duration),
     /// The operator cannot reach the API server for this long.
     CutOperator(Duration),
+    /// The operator's process is stopped for this long, at once or after so many more requests, and
+    /// continues where it was.
+    StopOperator(Option<u16>, Duration),
     /// Requests of the operator fail now and then for this long.
     FailRequests(Duration),
     /// The operator dies after one of its next writes.
@@ -135,7 +138,7 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
     let seconds =
         |rng: &mut fastrand::Rng, most: u64| Duration::from_millis(rng.u64(500..most * 1000));
     let member = |rng: &mut fastrand::Rng| rng.u16(0..size.max(3));
-    match rng.u8(0..48) {
+    match rng.u8(0..51) {
         0..=7 => Act::Resize([1, 3, 3, 5, 5, 7][rng.usize(0..6)]),
         8..=10 => Act::Configure(rng.u32(1000..100_000)),
         11 => Act::BadImage(seconds(rng, 60)),
@@ -172,6 +175,10 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
         41 => Act::RestoreStatus,
         42 => Act::Upgrade,
         43 => Act::Quota(seconds(rng, 30)),
+        45..=47 => {
+            let after = rng.bool().then(|| rng.u16(0..30));
+            Act::StopOperator(after, seconds(rng, 60))
+        }
         44 => Act::RolloutUndo(rng.usize(1..5)),
         _ => Act::ResizeWith([1, 3, 5, 7][rng.usize(0..4)], change(rng)),
     }

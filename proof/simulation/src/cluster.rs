@@ -119,6 +119,8 @@ impl Reach {
 #[async_trait]
 impl Members for Reach {
     async fn ask(&self, address: IpAddr, word: &'static str) -> anyhow::Result<String> {
+        let stops = self.cluster.api.stops();
+        stops.passed(&self.operator).await;
         sleep(Duration::from_millis(2)).await;
         let answer = {
             let now = self.cluster.now();
@@ -127,6 +129,7 @@ impl Members for Reach {
             let process = machines.kubelets.process_at(address);
             process.and_then(|process| machines.zoo.answer(process, word))
         };
+        stops.passed(&self.operator).await;
         match answer.filter(|_| !self.is_deaf()) {
             Some(answer) => Ok(answer),
             None => {
@@ -137,12 +140,15 @@ impl Members for Reach {
     }
 
     async fn volumes(&self, address: IpAddr) -> Option<VolumeReport> {
+        let stops = self.cluster.api.stops();
+        stops.passed(&self.operator).await;
         sleep(Duration::from_millis(2)).await;
         let report = {
             let machines = self.cluster.machines();
             let disks = machines.kubelets.volumes_at(address);
             disks.map(|(data, log)| machines.zoo.volume_report(data, log))
         };
+        stops.passed(&self.operator).await;
         if report.is_none() || self.is_deaf() {
             sleep(PATIENCE).await;
             return None;

@@ -9,4 +9,5 @@ pub mod controllers;
 pub mod kubelet;
 pub mod life;
 pub mod requests;
+pub mod stops;
 pub mod zookeeper;

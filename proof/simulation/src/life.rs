@@ -96,6 +96,7 @@ enum Later {
     Connect(String),
     GoodImage,
     TakeBack(Value),
+    Continue(String),
     Resume,
     Thaw(u16),
     RegainNode(usize),
@@ -136,9 +137,11 @@ impl Life {
         let seed = options.seed;
         let cluster = Cluster::new(seed, 2);
         let trouble = Arc::new(Mutex::new(Trouble::default()));
-        cluster
-            .api
-            .set_faults(Requests::new(seed ^ 5, trouble.clone()));
+        cluster.api.set_faults(Requests::new(
+            seed ^ 5,
+            trouble.clone(),
+            cluster.api.stops().clone(),
+        ));
         let policy = if deletes { "Delete" } else { "Retain" };
         let spec = json!({ "replicas": size, "storage": { "reclaimPolicy": policy } });
         Self {
@@ -193,7 +196,11 @@ impl Life {
         };
         let client = self.cluster.api.client(&name);
         let operator = Operator::new(settings, client, self.cluster.members(&name));
-        let task = tokio::spawn(operator.run(std::future::pending()));
+        let (stops, own) = (self.cluster.api.stops().clone(), name.clone());
+        let task = tokio::spawn(async move {
+            let program = operator.run(std::future::pending());
+            stops.run(&own, program).await
+        });
         self.tell(&format!("{name} starts"));
         self.operators.push(Process { name, task });
     }
@@ -248,6 +255,14 @@ impl Life {
         if let Some(due) = due {
             let (_, what) = self.later.remove(due);
             self.end_of(what);
+        }
+        let strays = std::mem::take(&mut self.trouble().strays);
+        for stray in strays {
+            self.violate(stray);
+        }
+        let stopped = std::mem::take(&mut self.trouble().stopped);
+        for (name, time) in stopped {
+            self.stopped(name, time);
         }
         let died = std::mem::take(&mut self.trouble().died);
         for name in died {
@@ -369,6 +384,7 @@ impl Life {
         self.tell("END of faults");
         self.trouble().failing = false;
         self.trouble().dies_after = None;
+        self.trouble().stops_after = None;
         let faults = std::mem::take(&mut self.later);
         for (_, what) in faults {
             self.end_of(what);

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::api_server::{After, Answer, Before, Call, Faults, Then};
+use crate::api_server::{After, Answer, Before, Call, Faults, Kind, Then};
+use crate::stops::Stops;
 
 /// What goes wrong now.
 #[derive(Clone, Debug, Default)]
@@ -17,26 +18,63 @@ pub struct Trouble {
     pub dies_after: Option<u16>,
     /// Operators that died so, and are not cleared away yet.
     pub died: BTreeSet<String>,
+    /// An operator's process is stopped after this many more requests, for this long.
+    pub stops_after: Option<(u16, Duration)>,
+    /// Operators that were stopped so, and for how long.
+    pub stopped: Vec<(String, Duration)>,
     /// How many requests of operators read.
     pub reads: usize,
+    /// The operator that wrote the lease last.
+    pub holder: Option<String>,
+    /// What operators sent although another one had taken the lease.
+    pub strays: Vec<String>,
 }
 
 /// The requests' way through the trouble.
 #[derive(Debug)]
 pub struct Requests {
     trouble: Arc<Mutex<Trouble>>,
+    stops: Stops,
     rng: fastrand::Rng,
 }
 
 impl Requests {
-    /// Requests go wrong as `trouble` says from time to time.
-    pub fn new(seed: u64, trouble: Arc<Mutex<Trouble>>) -> Self {
+    /// Requests go wrong as `trouble` says from time to time, and their clients stop.
+    pub fn new(seed: u64, trouble: Arc<Mutex<Trouble>>, stops: Stops) -> Self {
         let rng = fastrand::Rng::with_seed(seed);
-        Self { trouble, rng }
+        Self {
+            trouble,
+            stops,
+            rng,
+        }
+    }
+}
+
+impl Trouble {
+    /// A client makes a write: is that for it to do? Only another operator's write of the lease takes it away,
+    /// and the operator has to know by its own clock that this may have happened.
+    fn judge(&mut self, call: &Call) {
+        let taken = self.holder.as_deref().filter(|h| **h != *call.client);
+        if let (Some(holder), false) = (taken, call.kind == Kind::LEASE) {
+            self.strays.push(format!(
+                "{} sent {:?} {} {} although {holder} held the lease",
+                call.client,
+                call.action,
+                call.kind.resource().name,
+                call.name
+            ));
+        }
     }
 }
 
 impl Faults for Requests {
+    fn made(&mut self, call: &Call) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if !call.action.is_read() {
+            trouble.judge(call);
+        }
+    }
+
     fn before(&mut self, call: &Call) -> Before {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let delay = Duration::from_micros(self.rng.u64(300..4000));
@@ -59,9 +97,21 @@ impl Faults for Requests {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let delay = Duration::from_micros(self.rng.u64(100..1000));
         let mut answer = Answer::Deliver;
+        if call.kind == Kind::LEASE && !call.action.is_read() && code < 300 {
+            trouble.holder = Some(call.client.to_string());
+        }
+        // The lease and events are written all the time, and nothing depends on the next one.
+        let counts = !["leases", "events"].contains(&call.kind.resource().plural);
+        match trouble.stops_after.filter(|_| counts) {
+            Some((0, time)) => {
+                trouble.stops_after = None;
+                trouble.stopped.push((call.client.to_string(), time));
+                self.stops.stop(&call.client);
+            }
+            Some((more, time)) => trouble.stops_after = Some((more - 1, time)),
+            None => {}
+        }
         if !call.action.is_read() && code < 300 && !call.namespace.is_empty() {
-            // The lease and events are written all the time, and nothing depends on the next one.
-            let counts = !["leases", "events"].contains(&call.kind.resource().plural);
             match trouble.dies_after.filter(|_| counts) {
                 Some(0) => {
                     trouble.dies_after = None;
@@ -74,5 +124,46 @@ impl Faults for Requests {
             }
         }
         After { delay, answer }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api_server::Action;
+
+    fn call(client: &str, action: Action, kind: Kind) -> Call {
+        Call {
+            client: Arc::from(client),
+            front_end: 0,
+            action,
+            kind,
+            namespace: "default".to_owned(),
+            name: "zk".to_owned(),
+            subresource: "",
+        }
+    }
+
+    #[test]
+    fn only_the_operator_that_wrote_the_lease_last_may_write() {
+        let trouble = Arc::new(Mutex::new(Trouble::default()));
+        let mut requests = Requests::new(1, trouble.clone(), Stops::default());
+        let strays = || trouble.lock().unwrap().strays.len();
+        let lease = |client| call(client, Action::Update, Kind::LEASE);
+        let write = |client| call(client, Action::Apply, Kind::STATEFUL_SET);
+        requests.after(&lease("one"), 200);
+        requests.made(&write("one"));
+        requests.made(&call("other", Action::Get, Kind::POD));
+        assert_eq!(strays(), 0);
+        requests.made(&write("other"));
+        assert_eq!(strays(), 1);
+        // A claim of the lease that is refused takes it from nobody.
+        requests.made(&lease("other"));
+        requests.after(&lease("other"), 409);
+        requests.made(&write("one"));
+        assert_eq!(strays(), 1);
+        requests.after(&lease("other"), 200);
+        requests.made(&write("one"));
+        assert_eq!(strays(), 2);
     }
 }

@@ -6,6 +6,9 @@ use super::request::Call;
 
 /// Decides what becomes of requests. It is asked about each before it is carried out, and again after.
 pub trait Faults: Send {
+    /// When a client makes a request.
+    fn made(&mut self, _call: &Call) {}
+
     /// Before a request is carried out.
     fn before(&mut self, _call: &Call) -> Before {
         Before::default()

@@ -33,6 +33,7 @@ use super::store::{Store, Verb};
 use super::structure::Place;
 use super::watch::Watch;
 use super::write::Target;
+use crate::stops::Stops;
 
 /// How long a request waits for a cache that is behind.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -43,6 +44,7 @@ pub(crate) struct Shared {
     store: Mutex<Store>,
     front_ends: Mutex<FrontEnds>,
     faults: Mutex<Box<dyn Faults>>,
+    stops: Stops,
 }
 
 impl fmt::Debug for Shared {
@@ -83,6 +85,7 @@ impl ApiServer {
                 store: Mutex::new(Store::new(seed)),
                 front_ends: Mutex::new(FrontEnds::new(front_ends)),
                 faults: Mutex::new(Box::new(NoFaults)),
+                stops: Stops::default(),
             }),
         }
     }
@@ -95,6 +98,11 @@ impl ApiServer {
     /// Sets what decides about requests.
     pub fn set_faults(&self, faults: impl Faults + 'static) {
         *self.shared.faults() = Box::new(faults);
+    }
+
+    /// The clients whose processes are stopped.
+    pub fn stops(&self) -> &Stops {
+        &self.shared.stops
     }
 
     /// Connects a client to a front end; what it had open breaks.
@@ -139,7 +147,12 @@ impl ApiServer {
         let name: Arc<str> = Arc::from(name);
         let service = tower::service_fn(move |request| {
             let (shared, name) = (shared.clone(), name.clone());
-            async move { serve(&shared, &name, request).await }
+            async move {
+                // A process that is stopped reads no answer.
+                let answer = serve(&shared, &name, request).await;
+                shared.stops.passed(&name).await;
+                answer
+            }
         });
         Client::new(service, "default")
     }
@@ -194,6 +207,9 @@ async fn serve(
         Ok(read) => read,
         Err(refusal) => return refused(&refusal),
     };
+    shared.faults().made(&call);
+    // A process that is stopped sends nothing.
+    shared.stops.passed(client).await;
     let before = shared.faults().before(&call);
     if !before.delay.is_zero() {
         sleep(before.delay).await;

@@ -231,6 +231,7 @@ impl Life {
                     self.later(time, Later::Connect(name));
                 }
             }
+            Act::StopOperator(after, time) => self.stop_operator(after, time),
             Act::FailRequests(time) => {
                 self.trouble().failing = true;
                 self.later(time, Later::StopFailing);
@@ -267,6 +268,28 @@ impl Life {
             .get_or_insert_with(|| ensemble.map(|e| e["status"].clone()).unwrap_or_default());
     }
 
+    /// Stops the process of the operator that holds the lease. Another one is there to take over.
+    fn stop_operator(&mut self, after: Option<u16>, time: Duration) {
+        if self.operators.len() < 2 {
+            self.start_operator();
+        }
+        let holder = self.trouble().holder.clone();
+        match (after, holder) {
+            (Some(requests), _) => self.trouble().stops_after = Some((requests, time)),
+            (None, Some(name)) => {
+                self.cluster.api.stops().stop(&name);
+                self.stopped(name, time);
+            }
+            (None, None) => self.tell("not done: no operator holds the lease"),
+        }
+    }
+
+    /// The process of an operator was stopped.
+    pub(super) fn stopped(&mut self, name: String, time: Duration) {
+        self.tell(&format!("{name} is stopped for {time:?}"));
+        self.later(time, Later::Continue(name));
+    }
+
     fn restore_status(&mut self) {
         let Some(old) = self.old_status.clone().filter(Value::is_object) else {
             return;
@@ -296,6 +319,10 @@ impl Life {
                     spec.remove("image");
                 }
                 self.apply();
+            }
+            Later::Continue(name) => {
+                self.tell(&format!("{name} continues"));
+                cluster.api.stops().resume(&name);
             }
             Later::TakeBack(size) => {
                 self.spec["replicas"] = size;
