@@ -73,6 +73,11 @@ pub enum Act {
     RestoreStatus,
     /// Another version of the operator is rolled out.
     Upgrade,
+    /// An admission webhook refuses writes of this kind for this long; or it does not answer, with the same
+    /// effect.
+    RefuseWrites(&'static str, bool, Duration),
+    /// An admission webhook is installed that changes objects of this kind.
+    ChangeWrites(&'static str, Injection),
     /// A quota keeps pods from being created for this long.
     Quota(Duration),
 }
@@ -86,6 +91,20 @@ pub enum Change {
     Image,
     /// An image that does not exist. After this time the user takes both back.
     BadImage(Duration),
+}
+
+/// What an admission webhook adds to pods, or to a StatefulSet's pod template.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Injection {
+    /// A label.
+    Label,
+    /// An annotation.
+    Annotation,
+    /// A sidecar.
+    Container {
+        /// It stands before the other containers.
+        first: bool,
+    },
 }
 
 impl Act {
@@ -138,7 +157,7 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
     let seconds =
         |rng: &mut fastrand::Rng, most: u64| Duration::from_millis(rng.u64(500..most * 1000));
     let member = |rng: &mut fastrand::Rng| rng.u16(0..size.max(3));
-    match rng.u8(0..51) {
+    match rng.u8(0..54) {
         0..=7 => Act::Resize([1, 3, 3, 5, 5, 7][rng.usize(0..6)]),
         8..=10 => Act::Configure(rng.u32(1000..100_000)),
         11 => Act::BadImage(seconds(rng, 60)),
@@ -179,6 +198,8 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
             let after = rng.bool().then(|| rng.u16(0..30));
             Act::StopOperator(after, seconds(rng, 60))
         }
+        48 => Act::RefuseWrites(hooked(rng), rng.bool(), seconds(rng, 60)),
+        49 => Act::ChangeWrites(hooked(rng), injection(rng)),
         44 => Act::RolloutUndo(rng.usize(1..5)),
         _ => Act::ResizeWith([1, 3, 5, 7][rng.usize(0..4)], change(rng)),
     }
@@ -189,5 +210,18 @@ fn change(rng: &mut fastrand::Rng) -> Change {
         0 => Change::Setting(rng.u32(1000..100_000)),
         1 => Change::Image,
         _ => Change::BadImage(Duration::from_millis(rng.u64(500..60_000))),
+    }
+}
+
+/// A kind that webhooks look at.
+fn hooked(rng: &mut fastrand::Rng) -> &'static str {
+    ["Pod", "StatefulSet"][rng.usize(0..2)]
+}
+
+fn injection(rng: &mut fastrand::Rng) -> Injection {
+    match rng.u8(0..3) {
+        0 => Injection::Label,
+        1 => Injection::Annotation,
+        _ => Injection::Container { first: rng.bool() },
     }
 }

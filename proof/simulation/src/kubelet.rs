@@ -52,6 +52,8 @@ struct Sandbox {
     node: usize,
     address: IpAddr,
     claims: Vec<String>,
+    /// The containers beside the server's.
+    others: Vec<String>,
     stage: Stage,
     process: Option<ProcessId>,
     ends: u32,
@@ -245,6 +247,7 @@ impl Kubelets {
             node,
             address: IpAddr::V4(Ipv4Addr::new(10, 0, high, low)),
             claims,
+            others: other_containers(pod),
             stage: Stage::Creating(now + Duration::from_millis(self.rng.u64(300..2500))),
             process: None,
             ends: 0,
@@ -498,6 +501,13 @@ fn probe(now: Duration, zoo: &Zoo, sandbox: &mut Sandbox, process: ProcessId) {
     }
 }
 
+fn other_containers(pod: &Object) -> Vec<String> {
+    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
+    let names = containers.filter_map(|c| c["name"].as_str());
+    let others = names.filter(|name| *name != CONTAINER);
+    others.map(str::to_owned).collect()
+}
+
 /// The uids of the pod's claims, data first; `None` while one does not exist or is not bound.
 fn claims_of(store: &Store, pod: &Object) -> Option<Vec<String>> {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
@@ -550,11 +560,21 @@ fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool) {
         status
     };
     let running = matches!(sandbox.stage, Stage::Running(_));
+    // They start with the server, and run on while it starts again.
+    let other = match &sandbox.stage {
+        Stage::Running(_) | Stage::Waiting { init: false, .. } => {
+            json!({ "state": { "running": {} }, "ready": true })
+        }
+        Stage::Ending(_) => ended(),
+        _ => waiting("PodInitializing", ""),
+    };
+    let others = sandbox.others.iter().map(|name| named(name, other.clone()));
+    let containers: Vec<Value> = others.chain([named(CONTAINER, server)]).collect();
     let status = json!({
         "phase": if running { "Running" } else { "Pending" },
         "podIP": sandbox.address.to_string(),
         "initContainerStatuses": [named(PREPARE_CONTAINER, init)],
-        "containerStatuses": [named(CONTAINER, server)],
+        "containerStatuses": containers,
         "ready": ready,
     });
     if status == sandbox.written {

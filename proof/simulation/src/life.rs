@@ -2,6 +2,7 @@
 
 mod acting;
 mod undo;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -104,6 +105,7 @@ enum Later {
     StopFailing,
     ThawCaches,
     EndQuota,
+    AllowWrites(&'static str),
 }
 
 /// Lives through one life.

@@ -1,12 +1,13 @@
 //! The garbage collector: dependents go with their owners, before them, or stay.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::earlier;
-use crate::api_server::{Cache, Change, Delete, Event, Kind, Object, Propagation, Store};
+use crate::api_server::{Cache, Change, Delete, Event, Kind, Object, Propagation, Refusal, Store};
 
 const ACTOR: &str = "generic-garbage-collector";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -19,7 +20,12 @@ pub struct GarbageCollector {
     pub cache: Cache,
     /// How far it has looked at the changes of each kind.
     seen: Vec<u64>,
+    /// When it looks again, since a write was refused.
+    again: Option<Instant>,
 }
+
+/// When a write that was refused is tried again.
+const RETRY: Duration = Duration::from_secs(1);
 
 impl GarbageCollector {
     /// Does what is due.
@@ -41,13 +47,17 @@ impl GarbageCollector {
                 Err(_) => true,
             };
         }
-        if matters {
-            self.collect(store);
+        let now = Instant::now();
+        if matters || self.again.is_some_and(|at| at <= now) {
+            let done = self.collect(store);
+            self.again = (!done).then(|| now + RETRY);
         }
-        due
+        earlier(due, self.again)
     }
 
-    fn collect(&mut self, store: &mut Store) {
+    /// Looks at every object. Returns whether no write was refused.
+    fn collect(&mut self, store: &mut Store) -> bool {
+        let mut done = true;
         let mut objects = Vec::new();
         for kind in Kind::all().filter(|kind| !matches!(*kind, Kind::EVENT | Kind::LEASE)) {
             let listed = self.cache.list(store, kind, None);
@@ -63,15 +73,21 @@ impl GarbageCollector {
             if object.is_terminating() {
                 let has = |finalizer| object.finalizers().any(|other| other == finalizer);
                 if has(ORPHAN) {
-                    orphan(store, *kind, object, &objects);
+                    done &= orphan(store, *kind, object, &objects);
                 } else if has(FOREGROUND) {
-                    foreground(store, *kind, object, &objects);
+                    done &= foreground(store, *kind, object, &objects);
                 }
             } else if !object.owners().is_empty() {
-                attempt(store, *kind, object, &objects);
+                done &= attempt(store, *kind, object, &objects);
             }
         }
+        done
     }
+}
+
+/// Whether a write need not be tried again: what changed in between is looked at anyway.
+fn is_done<T>(result: &Result<T, Refusal>) -> bool {
+    !matches!(result, Err(refusal) if ![404, 409].contains(&refusal.code))
 }
 
 /// Whether a change may be about owners and dependents.
@@ -131,13 +147,13 @@ fn dependents<'o>(
 }
 
 /// Deletes an object that has no owner left, or whose owner waits for that.
-fn attempt(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) {
+fn attempt(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) -> bool {
     // As it is, not as it was seen.
     let Some(live) = store.get(kind, object.namespace(), object.name()).cloned() else {
-        return;
+        return true;
     };
     if live.uid() != object.uid() || live.is_terminating() || live.owners().is_empty() {
-        return;
+        return true;
     }
     let (mut solid, mut dangling, mut waiting) = (0, Vec::new(), Vec::new());
     for reference in live.owners() {
@@ -151,10 +167,7 @@ fn attempt(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) {
     let at = (live.namespace(), live.name());
     if solid > 0 {
         let gone: Vec<Value> = dangling.into_iter().chain(waiting).collect();
-        if !gone.is_empty() {
-            forget_owners(store, kind, &live, &gone);
-        }
-        return;
+        return gone.is_empty() || forget_owners(store, kind, &live, &gone);
     }
     let has_dependents = dependents(objects, &live).next().is_some();
     let has = |finalizer| live.finalizers().any(|other| other == finalizer);
@@ -171,50 +184,54 @@ fn attempt(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) {
         propagation_policy: Some(policy),
         ..Delete::exactly(live.uid())
     };
-    let _ = store.delete(ACTOR, kind, at, &options);
+    is_done(&store.delete(ACTOR, kind, at, &options))
 }
 
-fn forget_owners(store: &mut Store, kind: Kind, object: &Object, gone: &[Value]) {
+fn forget_owners(store: &mut Store, kind: Kind, object: &Object, gone: &[Value]) -> bool {
     let at = (object.namespace(), object.name());
     let uid = object.uid().to_owned();
-    let _ = store.update(ACTOR, kind, at, |object| {
+    let written = store.update(ACTOR, kind, at, |object| {
         object["metadata"]["uid"] = uid.into();
         if let Some(owners) = object["metadata"]["ownerReferences"].as_array_mut() {
             owners.retain(|owner| !gone.contains(&owner["uid"]));
         }
     });
+    is_done(&written)
 }
 
-fn remove_finalizer(store: &mut Store, kind: Kind, object: &Object, finalizer: &str) {
+fn remove_finalizer(store: &mut Store, kind: Kind, object: &Object, finalizer: &str) -> bool {
     let at = (object.namespace(), object.name());
     let uid = object.uid().to_owned();
-    let _ = store.update(ACTOR, kind, at, |object| {
+    let written = store.update(ACTOR, kind, at, |object| {
         object["metadata"]["uid"] = uid.into();
         if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
             finalizers.retain(|other| other != finalizer);
         }
     });
+    is_done(&written)
 }
 
 /// Lets the dependents of an object stay without it.
-fn orphan(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) {
+fn orphan(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) -> bool {
     let gone = [json!(object.uid())];
+    let mut done = true;
     for (kind, dependent, _) in dependents(objects, object) {
-        forget_owners(store, kind, dependent, &gone);
+        done &= forget_owners(store, kind, dependent, &gone);
     }
-    remove_finalizer(store, kind, object, ORPHAN);
+    done && remove_finalizer(store, kind, object, ORPHAN)
 }
 
 /// Deletes the dependents of an object, and lets it go when none is left that holds it up.
-fn foreground(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) {
-    let mut blocked = false;
+fn foreground(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) -> bool {
+    let (mut blocked, mut done) = (false, true);
     for (kind, dependent, reference) in dependents(objects, object) {
         blocked |= reference["blockOwnerDeletion"] == true;
         if !dependent.is_terminating() {
-            attempt(store, kind, dependent, objects);
+            done &= attempt(store, kind, dependent, objects);
         }
     }
-    if !blocked {
-        remove_finalizer(store, kind, object, FOREGROUND);
+    if blocked {
+        return done;
     }
+    done && remove_finalizer(store, kind, object, FOREGROUND)
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::{Value, json};
 
-use super::{Later, Life};
+use super::{Later, Life, webhooks};
 use crate::acts::{Act, Change};
 use crate::api_server::{Delete, Kind, Link, Propagation, Quota};
 use crate::cluster::{ENSEMBLE, NAME, NAMESPACE, NODES};
@@ -150,8 +151,11 @@ impl Life {
                 self.checks.forgive();
             }
             Act::EditImage => self.edit_set(|set| {
-                set["spec"]["template"]["spec"]["containers"][0]["image"] =
-                    json!("zookeeper:3.8.6");
+                let containers = set["spec"]["template"]["spec"]["containers"].as_array_mut();
+                let mut containers = containers.into_iter().flatten();
+                if let Some(server) = containers.find(|c| c["name"] == CONTAINER) {
+                    server["image"] = json!("zookeeper:3.8.6");
+                }
             }),
             Act::DeleteOwned(kind, name) => {
                 let kinds = [Kind::CONFIG_MAP, Kind::SERVICE, Kind::DISRUPTION_BUDGET];
@@ -174,7 +178,10 @@ impl Life {
                 let recent = self
                     .lost_disk
                     .is_some_and(|at| now < at + Duration::from_secs(30));
-                if !recent && self.all_serve() {
+                // Where the pod cannot be deleted, its claim would go later.
+                let refused = |later: &Later| matches!(later, Later::AllowWrites(_));
+                let refused = self.later.iter().any(|(_, later)| refused(later));
+                if !recent && !refused && self.all_serve() {
                     self.lost_disk = Some(now);
                     self.delete(
                         Kind::CLAIM,
@@ -248,6 +255,13 @@ impl Life {
                 if !self.operators.is_empty() {
                     self.kill_operator(0, Duration::from_secs(1));
                 }
+            }
+            Act::RefuseWrites(kind, answers, time) => {
+                webhooks::refuse(&mut cluster.api.store().admission, kind, answers);
+                self.later(time, Later::AllowWrites(kind));
+            }
+            Act::ChangeWrites(kind, injection) => {
+                webhooks::change(&mut cluster.api.store().admission, kind, injection);
             }
             Act::Quota(time) => {
                 cluster.api.store().admission.quotas.push(Quota {
@@ -358,6 +372,9 @@ impl Life {
             }
             Later::StopFailing => self.trouble().failing = false,
             Later::ThawCaches => cluster.api.thaw(0),
+            Later::AllowWrites(kind) => {
+                webhooks::allow(&mut cluster.api.store().admission, kind);
+            }
             Later::EndQuota => cluster.api.store().admission.quotas.clear(),
         }
     }
