@@ -9,10 +9,10 @@ use bellwether_ensemble::ServerId;
 use bellwether_ensemble::desired::bootstrap_config_map;
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE, PREPARE_CONTAINER};
 use bellwether_member::identify;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::api_server::{Delete, Kind, Object, Store};
+use crate::clock;
 use crate::zookeeper::{Bootstrap, DiskId, Phase, Prepare, ProcessId, Start, Zoo};
 
 /// Who writes what the kubelets write.
@@ -442,7 +442,7 @@ impl Kubelets {
                 epochs: word("epochs"),
             },
             required: annotation(INITIALIZE).map(str::to_owned),
-            now: u64::try_from(Timestamp::now().as_second()).unwrap_or(0),
+            now: u64::try_from(clock::now().as_second()).unwrap_or(0),
         })?;
         Start::parse(&prepare.ensemble, id, text, disk, log_disk).map_err(|error| error.to_string())
     }
@@ -582,7 +582,7 @@ fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool) {
     }
     sandbox.written = status.clone();
     let target = (sandbox.namespace.as_str(), sandbox.name.as_str());
-    let now = Timestamp::now().to_string();
+    let now = clock::now().to_string();
     let _ = store.update_status(ACTOR, Kind::POD, target, |live| {
         if live.is_null() {
             *live = json!({});

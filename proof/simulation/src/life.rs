@@ -115,9 +115,21 @@ pub async fn live(options: &Options) -> Story {
     let deletes = rng.u8(0..3) == 0;
     let replicas = if rng.u8(0..4) == 0 { 2 } else { 1 };
     let chosen = choose(&mut rng, size);
+    // The operators' clocks may differ from the cluster's.
+    let ahead = if rng.u8(0..3) == 0 {
+        rng.i64(-120..=120)
+    } else {
+        0
+    };
+    bellwether_virtual_time::set_ahead(ahead);
     let acts = options.acts.clone().unwrap_or(chosen);
     let mut life = Life::new(options, size, deletes);
     life.story.acts = acts.len();
+    if ahead != 0 {
+        life.tell(&format!(
+            "the operators' clocks are {ahead} s ahead of the cluster's"
+        ));
+    }
     for _ in 0..replicas {
         life.start_operator();
     }

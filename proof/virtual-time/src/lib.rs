@@ -5,13 +5,15 @@
 //! back-offs. Before [`begin`] they answer as the kernel does. madsim and turmoil do the same.
 #![allow(unsafe_code, reason = "the C library's functions are replaced")]
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// The virtual time since [`begin`] in nanoseconds, plus one; 0 before.
 static NOW: AtomicU64 = AtomicU64::new(0);
 /// The state of the source of chance.
 static CHANCE: AtomicU64 = AtomicU64::new(0);
+/// How many seconds the wall clock is ahead of the cluster's.
+static AHEAD: AtomicI64 = AtomicI64::new(0);
 /// When virtual time begins, in seconds of Unix time: 2026-01-01.
 const BEGIN: u64 = 1_767_225_600;
 
@@ -25,6 +27,20 @@ pub fn begin(seed: u64) {
 pub fn set(since: Duration) {
     let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX - 1);
     NOW.fetch_max(nanos + 1, Ordering::Relaxed);
+}
+
+/// From now on the wall clock of the program under test is this many seconds ahead of the cluster's, or
+/// behind it where the number is negative. Its monotonic clock runs on.
+pub fn set_ahead(seconds: i64) {
+    AHEAD.store(seconds, Ordering::Relaxed);
+}
+
+/// The wall clock of the cluster: that of every process but the program under test.
+pub fn cluster_time() -> SystemTime {
+    match NOW.load(Ordering::Relaxed) {
+        0 => SystemTime::now(),
+        now => SystemTime::UNIX_EPOCH + Duration::from_secs(BEGIN) + Duration::from_nanos(now - 1),
+    }
 }
 
 /// The next number of the sequence (SplitMix64, Steele et al., 2014).
@@ -54,6 +70,11 @@ pub unsafe extern "C" fn clock_gettime(
     // A monotonic clock that began long ago, as that of a machine that runs.
     let since = now - 1;
     let (seconds, nanos) = (BEGIN + since / 1_000_000_000, since % 1_000_000_000);
+    let ahead = match clock {
+        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => AHEAD.load(Ordering::Relaxed),
+        _ => 0,
+    };
+    let seconds = seconds.saturating_add_signed(ahead);
     // SAFETY: it is not null, and the caller promises that it points to a `timespec`.
     unsafe {
         (*time).tv_sec = libc::time_t::try_from(seconds).unwrap_or(libc::time_t::MAX);
@@ -83,4 +104,24 @@ pub unsafe extern "C" fn getrandom(
         chunk.copy_from_slice(&next().to_le_bytes()[..chunk.len()]);
     }
     libc::ssize_t::try_from(length).unwrap_or(-1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn only_the_wall_clock_of_the_program_under_test_is_ahead() {
+        begin(1);
+        let (start, cluster) = (Instant::now(), cluster_time());
+        assert_eq!(SystemTime::now(), cluster);
+        set_ahead(-90);
+        set(Duration::from_secs(5));
+        assert_eq!(start.elapsed(), Duration::from_secs(5));
+        assert_eq!(cluster_time(), cluster + Duration::from_secs(5));
+        let behind = Duration::from_secs(90);
+        assert_eq!(SystemTime::now() + behind, cluster_time());
+    }
 }

@@ -126,7 +126,7 @@ pub(crate) fn finalizers(value: &Value) -> impl Iterator<Item = &str> {
 
 /// The time as Kubernetes writes it, in whole seconds, some seconds from now.
 pub(crate) fn time_stamp(seconds_from_now: i64) -> Value {
-    let then = Timestamp::now().as_second();
+    let then = crate::clock::now().as_second();
     let then = Timestamp::from_second(then)
         .and_then(|now| now.checked_add(SignedDuration::from_secs(seconds_from_now)))
         .unwrap_or(Timestamp::MAX);

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::admission::{Review, check_growth, check_quotas};
@@ -190,7 +189,7 @@ impl Store {
             None => target.name.to_owned(),
         };
         self.log(Write {
-            at: Timestamp::now(),
+            at: crate::clock::now(),
             actor: Arc::from(target.actor),
             verb: target.verb,
             kind: target.kind,

@@ -12,7 +12,7 @@ pub(super) fn record(
     reason: &str,
     message: &str,
 ) {
-    let now = jiff::Timestamp::now();
+    let now = crate::clock::now();
     let seconds = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
     let seconds = seconds.to_string();
     let known = store

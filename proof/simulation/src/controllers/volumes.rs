@@ -193,7 +193,7 @@ fn resizing(store: &mut Store, claim: &Object) {
             "type": "Resizing",
             "status": "True",
             "lastProbeTime": null,
-            "lastTransitionTime": jiff::Timestamp::now().to_string(),
+            "lastTransitionTime": crate::clock::now().to_string(),
         }]);
     });
 }
