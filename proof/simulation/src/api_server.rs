@@ -17,6 +17,7 @@ mod merge;
 mod object;
 mod ownership;
 mod refusal;
+mod reply;
 mod request;
 mod scale;
 mod selector;

@@ -1,19 +1,18 @@
 //! The kubelets and the scheduler: pods get nodes, containers start, fail, answer probes and end.
 
+mod prepare;
+mod status;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use bellwether_api::labels;
-use bellwether_ensemble::ServerId;
-use bellwether_ensemble::desired::bootstrap_config_map;
-use bellwether_ensemble::desired::stateful_set::{CONTAINER, INITIALIZE, PREPARE_CONTAINER};
-use bellwether_member::identify;
+use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::{Value, json};
 
 use crate::api_server::{Delete, Kind, Object, Store};
-use crate::clock;
-use crate::zookeeper::{Bootstrap, DiskId, Phase, Prepare, ProcessId, Start, Zoo};
+use crate::zookeeper::{DiskId, Phase, ProcessId, Zoo};
+use status::{other_containers, write_status};
 
 /// Who writes what the kubelets write.
 const ACTOR: &str = "kubelet";
@@ -398,96 +397,11 @@ impl Kubelets {
         }
     }
 
-    /// What the member program does, and how the server starts then.
-    fn prepared(
-        &mut self,
-        store: &Store,
-        zoo: &mut Zoo,
-        sandbox: &Sandbox,
-        pod: &Object,
-    ) -> Result<Start, String> {
-        let prepare = member_program(pod)?;
-        let mut disks = Vec::new();
-        for claim in &sandbox.claims {
-            disks.push(
-                *self
-                    .disks
-                    .entry(claim.clone())
-                    .or_insert_with(|| zoo.new_disk()),
-            );
-        }
-        let (Some(disk), log_disk) = (disks.first().copied(), disks.get(1).copied()) else {
-            return Err("the pod has no volume".to_owned());
-        };
-        let annotation = |key: &str| pod["metadata"]["annotations"][key].as_str();
-        let revision = annotation(labels::CONFIG_REVISION).ok_or("the pod names no revision")?;
-        let config = store.get(Kind::CONFIG_MAP, &sandbox.namespace, revision);
-        let config = config.ok_or_else(|| format!("configmap \"{revision}\" not found"))?;
-        let id = prepare.id;
-        let file = &config["data"][format!("zoo-{id}.cfg")];
-        let observers_file = &config["data"]["zoo-observer.cfg"];
-        let text = file.as_str().or(observers_file.as_str());
-        let text = text.ok_or_else(|| format!("the revision has no file for server {id}"))?;
-        let bootstrap = bootstrap_config_map(&prepare.ensemble_name);
-        let bootstrap = store.get(Kind::CONFIG_MAP, &sandbox.namespace, &bootstrap);
-        let word = |key: &str| bootstrap.and_then(|b| b["data"][key].as_str().map(str::to_owned));
-        zoo.prepare(&Prepare {
-            ensemble: prepare.ensemble.clone(),
-            id,
-            disk,
-            log_disk,
-            bootstrap: Bootstrap {
-                initialize: word("initialize"),
-                until: word("until"),
-                epochs: word("epochs"),
-            },
-            required: annotation(INITIALIZE).map(str::to_owned),
-            now: u64::try_from(clock::now().as_second()).unwrap_or(0),
-        })?;
-        Start::parse(&prepare.ensemble, id, text, disk, log_disk).map_err(|error| error.to_string())
-    }
-
     /// A volume's data is gone with its claim.
     pub fn forget_claims(&mut self, store: &Store) {
         let claims: Vec<&str> = store.list(Kind::CLAIM, None).map(|c| c.uid()).collect();
         self.disks.retain(|uid, _| claims.contains(&uid.as_str()));
     }
-}
-
-/// What the member program is told by its pod.
-struct Told {
-    ensemble: String,
-    ensemble_name: String,
-    id: ServerId,
-}
-
-fn member_program(pod: &Object) -> Result<Told, String> {
-    let containers = pod["spec"]["initContainers"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    let prepare = containers.clone().find(|c| c["name"] == PREPARE_CONTAINER);
-    let prepare = prepare.ok_or("the pod has no member program")?;
-    let variables = prepare["env"].as_array().into_iter().flatten();
-    let value = |name: &str| {
-        let mut named = variables.clone().filter(|v| v["name"] == name);
-        named
-            .next()
-            .and_then(|v| v["value"].as_str())
-            .unwrap_or_default()
-    };
-    let identity = identify(
-        Some(pod.name()),
-        Some(value("ENSEMBLE")),
-        Some(value("ID_OFFSET")),
-    )?;
-    let id = u16::try_from(identity.server_id).map_err(|error| error.to_string())?;
-    let name = identity.ensemble.rsplit('/').next().unwrap_or_default();
-    Ok(Told {
-        ensemble_name: name.to_owned(),
-        ensemble: identity.ensemble,
-        id: ServerId(id),
-    })
 }
 
 fn probe(now: Duration, zoo: &Zoo, sandbox: &mut Sandbox, process: ProcessId) {
@@ -499,13 +413,6 @@ fn probe(now: Duration, zoo: &Zoo, sandbox: &mut Sandbox, process: ProcessId) {
     if serves {
         sandbox.ends = 0;
     }
-}
-
-fn other_containers(pod: &Object) -> Vec<String> {
-    let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
-    let names = containers.filter_map(|c| c["name"].as_str());
-    let others = names.filter(|name| *name != CONTAINER);
-    others.map(str::to_owned).collect()
 }
 
 /// The uids of the pod's claims, data first; `None` while one does not exist or is not bound.
@@ -524,104 +431,4 @@ fn claims_of(store: &Store, pod: &Object) -> Option<Vec<String>> {
             .map(|c| c.uid().to_owned())
     };
     names.into_iter().map(uid).collect()
-}
-
-/// Writes what is to be seen of a pod, if it is different from what was written last.
-fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool) {
-    let ready = sandbox.ready && !lost;
-    let (init, server) = match &sandbox.stage {
-        Stage::Creating(_) => (
-            waiting("PodInitializing", ""),
-            waiting("PodInitializing", ""),
-        ),
-        Stage::Waiting {
-            reason,
-            message,
-            init: true,
-            ..
-        } => (failed(reason, message), waiting("PodInitializing", "")),
-        Stage::Waiting {
-            reason,
-            message,
-            init: false,
-            ..
-        } => (ended(), failed(reason, message)),
-        Stage::Running(_) => (
-            ended(),
-            json!({ "state": { "running": {} }, "ready": ready }),
-        ),
-        Stage::Ending(_) => (
-            ended(),
-            json!({ "state": { "terminated": { "exitCode": 143 } } }),
-        ),
-    };
-    let named = |name: &str, mut status: Value| {
-        status["name"] = json!(name);
-        status
-    };
-    let running = matches!(sandbox.stage, Stage::Running(_));
-    // They start with the server, and run on while it starts again.
-    let other = match &sandbox.stage {
-        Stage::Running(_) | Stage::Waiting { init: false, .. } => {
-            json!({ "state": { "running": {} }, "ready": true })
-        }
-        Stage::Ending(_) => ended(),
-        _ => waiting("PodInitializing", ""),
-    };
-    let others = sandbox.others.iter().map(|name| named(name, other.clone()));
-    let containers: Vec<Value> = others.chain([named(CONTAINER, server)]).collect();
-    let status = json!({
-        "phase": if running { "Running" } else { "Pending" },
-        "podIP": sandbox.address.to_string(),
-        "initContainerStatuses": [named(PREPARE_CONTAINER, init)],
-        "containerStatuses": containers,
-        "ready": ready,
-    });
-    if status == sandbox.written {
-        return;
-    }
-    sandbox.written = status.clone();
-    let target = (sandbox.namespace.as_str(), sandbox.name.as_str());
-    let now = clock::now().to_string();
-    let _ = store.update_status(ACTOR, Kind::POD, target, |live| {
-        if live.is_null() {
-            *live = json!({});
-        }
-        let word = if ready { "True" } else { "False" };
-        let before = live["conditions"].as_array().into_iter().flatten();
-        let since = before
-            .clone()
-            .find(|c| c["type"] == "Ready" && c["status"] == word);
-        let since = since
-            .and_then(|c| c["lastTransitionTime"].as_str())
-            .unwrap_or(&now)
-            .to_owned();
-        let scheduled = json!({ "type": "PodScheduled", "status": "True" });
-        for key in [
-            "phase",
-            "podIP",
-            "initContainerStatuses",
-            "containerStatuses",
-        ] {
-            live[key] = status[key].clone();
-        }
-        live["conditions"] = json!([
-            scheduled,
-            { "type": "Ready", "status": word, "lastTransitionTime": since },
-        ]);
-    });
-}
-
-fn waiting(reason: &str, message: &str) -> Value {
-    json!({ "state": { "waiting": { "reason": reason, "message": message } } })
-}
-
-fn failed(reason: &str, message: &str) -> Value {
-    let mut status = waiting(reason, message);
-    status["lastState"] = json!({ "terminated": { "exitCode": 1, "message": message } });
-    status
-}
-
-fn ended() -> Value {
-    json!({ "state": { "terminated": { "exitCode": 0 } } })
 }

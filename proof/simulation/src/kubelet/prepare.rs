@@ -1,0 +1,99 @@
+//! The start of a pod's server: the member program, the volumes and the configuration.
+
+use bellwether_api::labels;
+use bellwether_ensemble::ServerId;
+use bellwether_ensemble::desired::bootstrap_config_map;
+use bellwether_ensemble::desired::stateful_set::{INITIALIZE, PREPARE_CONTAINER};
+use bellwether_member::identify;
+
+use super::{Kubelets, Sandbox};
+use crate::api_server::{Kind, Object, Store};
+use crate::clock;
+use crate::zookeeper::{Bootstrap, Prepare, Start, Zoo};
+
+impl Kubelets {
+    /// What the member program does, and how the server starts then.
+    pub(super) fn prepared(
+        &mut self,
+        store: &Store,
+        zoo: &mut Zoo,
+        sandbox: &Sandbox,
+        pod: &Object,
+    ) -> Result<Start, String> {
+        let prepare = member_program(pod)?;
+        let mut disks = Vec::new();
+        for claim in &sandbox.claims {
+            disks.push(
+                *self
+                    .disks
+                    .entry(claim.clone())
+                    .or_insert_with(|| zoo.new_disk()),
+            );
+        }
+        let (Some(disk), log_disk) = (disks.first().copied(), disks.get(1).copied()) else {
+            return Err("the pod has no volume".to_owned());
+        };
+        let annotation = |key: &str| pod["metadata"]["annotations"][key].as_str();
+        let revision = annotation(labels::CONFIG_REVISION).ok_or("the pod names no revision")?;
+        let config = store.get(Kind::CONFIG_MAP, &sandbox.namespace, revision);
+        let config = config.ok_or_else(|| format!("configmap \"{revision}\" not found"))?;
+        let id = prepare.id;
+        let file = &config["data"][format!("zoo-{id}.cfg")];
+        let observers_file = &config["data"]["zoo-observer.cfg"];
+        let text = file.as_str().or(observers_file.as_str());
+        let text = text.ok_or_else(|| format!("the revision has no file for server {id}"))?;
+        let bootstrap = bootstrap_config_map(&prepare.ensemble_name);
+        let bootstrap = store.get(Kind::CONFIG_MAP, &sandbox.namespace, &bootstrap);
+        let word = |key: &str| bootstrap.and_then(|b| b["data"][key].as_str().map(str::to_owned));
+        zoo.prepare(&Prepare {
+            ensemble: prepare.ensemble.clone(),
+            id,
+            disk,
+            log_disk,
+            bootstrap: Bootstrap {
+                initialize: word("initialize"),
+                until: word("until"),
+                epochs: word("epochs"),
+            },
+            required: annotation(INITIALIZE).map(str::to_owned),
+            now: u64::try_from(clock::now().as_second()).unwrap_or(0),
+        })?;
+        Start::parse(&prepare.ensemble, id, text, disk, log_disk).map_err(|error| error.to_string())
+    }
+}
+
+/// What the member program is told by its pod.
+struct Told {
+    ensemble: String,
+    ensemble_name: String,
+    id: ServerId,
+}
+
+fn member_program(pod: &Object) -> Result<Told, String> {
+    let containers = pod["spec"]["initContainers"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let prepare = containers.clone().find(|c| c["name"] == PREPARE_CONTAINER);
+    let prepare = prepare.ok_or("the pod has no member program")?;
+    let variables = prepare["env"].as_array().into_iter().flatten();
+    let value = |name: &str| {
+        let mut named = variables.clone().filter(|v| v["name"] == name);
+        named
+            .next()
+            .and_then(|v| v["value"].as_str())
+            .unwrap_or_default()
+    };
+    let identity = identify(
+        Some(pod.name()),
+        Some(value("ENSEMBLE")),
+        Some(value("ID_OFFSET")),
+    )?;
+    let id = u16::try_from(identity.server_id).map_err(|error| error.to_string())?;
+    let name = identity.ensemble.rsplit('/').next().unwrap_or_default();
+    Ok(Told {
+        ensemble_name: name.to_owned(),
+        ensemble: identity.ensemble,
+        id: ServerId(id),
+    })
+}
