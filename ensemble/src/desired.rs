@@ -224,11 +224,10 @@ fn has_all(desired: &Value, live: &Value) -> bool {
 fn is_part_of(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part.iter().all(|(key, value)| {
-            let amounts = ["requests", "limits"].contains(&key.as_str());
             // The API server drops empty lists and maps.
             whole.get(key).map_or_else(
                 || is_empty(value),
-                |w| is_part_of(value, w) || amounts && says_the_amounts(value, w),
+                |w| is_part_of(value, w) || says_the_amounts(key, value, w),
             )
         }),
         (Value::Array(part), Value::Array(whole)) if is_named(part) => part.iter().all(|p| {
@@ -248,13 +247,20 @@ fn is_named(list: &[Value]) -> bool {
     !list.is_empty() && list.iter().all(|item| item["name"].is_string())
 }
 
-/// Whether every amount, such as `cpu: 500m`, is so in `live`, in whatever words.
-fn says_the_amounts(desired: &Value, live: &Value) -> bool {
-    let amounts = desired.as_object().into_iter().flatten();
-    amounts.into_iter().all(|(key, amount)| {
-        let both = amount.as_str().zip(live[key].as_str());
-        both.is_some_and(|(amount, live)| quantity::same(amount, live))
-    })
+/// Whether a field consists of amounts, such as `cpu: 500m`, and `live` has the same, in whatever words.
+fn says_the_amounts(field: &str, desired: &Value, live: &Value) -> bool {
+    let same = |desired: &Value, live: &Value| {
+        let both = desired.as_str().zip(live.as_str());
+        both.is_some_and(|(desired, live)| quantity::same(desired, live))
+    };
+    match field {
+        "requests" | "limits" => {
+            let mut amounts = desired.as_object().into_iter().flatten();
+            amounts.all(|(key, amount)| same(amount, &live[key]))
+        }
+        "sizeLimit" => same(desired, live),
+        _ => false,
+    }
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -301,7 +307,7 @@ mod tests {
         let resources =
             json!({"requests": {"memory": "3072Mi", "cpu": "0.5"}, "limits": {"cpu": "1000m"}});
         let body = json!({"spec": {"containers": [{"name": "a", "env": [{"name": "A", "value": "1"}],
-            "resources": resources}]}});
+            "resources": resources}], "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "2048Mi"}}]}});
         let desired = apply(
             ObjectKind::StatefulSet,
             "a".to_owned(),
@@ -311,7 +317,11 @@ mod tests {
         let mut live = desired.body.clone();
         live["spec"]["containers"][0]["resources"] =
             json!({"requests": {"memory": "3Gi", "cpu": "500m"}, "limits": {"cpu": "1"}});
+        live["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] = json!("2Gi");
         assert!(!needs_write(&desired, Some(&live)));
+        let mut smaller = live.clone();
+        smaller["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] = json!("1Gi");
+        assert!(needs_write(&desired, Some(&smaller)));
         // What somebody else adds to a list of named items stays.
         let mut more = live.clone();
         more["spec"]["containers"][0]["env"] =

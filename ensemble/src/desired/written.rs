@@ -56,9 +56,8 @@ fn compare<'a>(
         (Value::Object(part), Value::Object(whole)) => {
             for (key, value) in part {
                 path.push(Segment::Field(key));
-                let amounts = ["requests", "limits"].contains(&key.as_str());
                 match whole.get(key) {
-                    Some(live) if amounts && says_the_amounts(value, live) => {}
+                    Some(live) if says_the_amounts(key, value, live) => {}
                     Some(live) => compare(value, live, path, differing),
                     None if is_empty(value) => {}
                     None => differing.push(path.clone()),
