@@ -146,6 +146,16 @@ pub async fn live(options: &Options) -> Story {
     life.finish()
 }
 
+/// Amounts that the API server writes in other words.
+fn unusual_amounts(spec: &mut Value) {
+    spec["storage"]["size"] = json!("2048Mi");
+    spec["jvm"] = json!({ "heap": "1024Mi" });
+    spec["pod"] = json!({ "resources": {
+        "requests": { "cpu": "0.5", "memory": "2048Mi" },
+        "limits": { "cpu": "2000m", "memory": "3072Mi" },
+    } });
+}
+
 impl Life {
     fn new(options: &Options, size: u16, deletes: bool) -> Self {
         let seed = options.seed;
@@ -157,7 +167,10 @@ impl Life {
             cluster.api.stops().clone(),
         ));
         let policy = if deletes { "Delete" } else { "Retain" };
-        let spec = json!({ "replicas": size, "storage": { "reclaimPolicy": policy } });
+        let mut spec = json!({ "replicas": size, "storage": { "reclaimPolicy": policy } });
+        if options.seed % 3 == 0 {
+            unusual_amounts(&mut spec);
+        }
         Self {
             cluster,
             trouble,
