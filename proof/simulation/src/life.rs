@@ -21,6 +21,7 @@ use crate::api_server::Kind;
 use crate::checks::{Checks, Sight};
 use crate::cluster::{Cluster, ENSEMBLE, NAME, NAMESPACE};
 use crate::requests::{Requests, Trouble};
+use crate::zookeeper::ProcessId;
 
 /// How often the world moves on.
 const TICK: Duration = Duration::from_millis(50);
@@ -88,6 +89,8 @@ struct Life {
     last_message: String,
     old_status: Option<Value>,
     lost_disk: Option<Duration>,
+    /// The servers of an ensemble that was deleted with its data: what they still acknowledge is lost.
+    deleted: Vec<ProcessId>,
 }
 
 /// The end of something that lasts.
@@ -189,6 +192,7 @@ impl Life {
             last_message: String::new(),
             old_status: None,
             lost_disk: None,
+            deleted: Vec::new(),
         }
     }
 
@@ -278,6 +282,7 @@ impl Life {
         bellwether_virtual_time::set(now);
         self.look();
         self.cluster.step();
+        self.excuse_deleted();
         let due = self.later.iter().position(|(at, _)| *at <= now);
         if let Some(due) = due {
             let (_, what) = self.later.remove(due);

@@ -129,7 +129,8 @@ impl Life {
             Act::Recreate => {
                 self.delete(Kind::ENSEMBLE, NAME, &Delete::default());
                 if self.deletes {
-                    cluster.machines().zoo.excuse(ENSEMBLE);
+                    self.deleted = cluster.machines().kubelets.processes();
+                    self.excuse_deleted();
                 }
                 self.apply();
             }
@@ -302,6 +303,16 @@ impl Life {
     pub(super) fn stopped(&mut self, name: String, time: Duration) {
         self.tell(&format!("{name} is stopped for {time:?}"));
         self.later(time, Later::Continue(name));
+    }
+
+    /// Looks for no write that was acknowledged until the last server of a deleted ensemble has ended.
+    pub(super) fn excuse_deleted(&mut self) {
+        if !self.deleted.is_empty() {
+            let mut machines = self.cluster.machines();
+            machines.zoo.excuse(ENSEMBLE);
+            self.deleted
+                .retain(|process| machines.zoo.phase(*process) != Phase::Down);
+        }
     }
 
     fn restore_status(&mut self) {
