@@ -161,3 +161,6 @@ fn guarded(
     }
     Some(guarded)
 }
+
+#[cfg(test)]
+mod tests;

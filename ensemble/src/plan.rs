@@ -5,6 +5,8 @@
 
 pub mod continuity;
 pub mod disks;
+#[cfg(test)]
+pub(crate) mod example;
 pub mod facts;
 pub mod growth;
 pub mod loss;
@@ -333,3 +335,6 @@ impl Plan {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -486,3 +486,7 @@ mod tests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "safety/tests.rs"]
+mod rule_tests;

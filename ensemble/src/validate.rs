@@ -323,6 +323,8 @@ fn parse_heap(text: &str) -> Option<u32> {
 }
 
 #[cfg(test)]
+mod field_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) use tests::example;

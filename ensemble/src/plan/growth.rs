@@ -241,4 +241,87 @@ mod tests {
         assert_eq!(size("8192Mi", "8Gi"), "8192Mi");
         assert_eq!(size("20Gi", "8Gi"), "8Gi");
     }
+
+    #[test]
+    fn growth_that_is_under_way_or_cannot_be_is_told_in_full() {
+        let size = Quantity("9Gi".to_owned());
+        let mut growing = claim(0, 9, 8, None);
+        growing.resize = Some("waits for a restart".to_owned());
+        let reached = claim(2, 9, 9, None);
+        let all = [growing, claim(1, 9, 8, None), reached];
+        let growth = plan_growth("storage.size", &size, all.iter());
+        let told = "Growing to 9 GiB: data-zk-0 (waits for a restart), data-zk-1.";
+        assert_eq!(growth.under_way.as_deref(), Some(told));
+        let stuck = [claim(0, 8, 8, Some(false)), claim(1, 8, 8, Some(false))];
+        let message = plan_growth("storage.size", &size, stuck.iter())
+            .trouble
+            .unwrap()
+            .message;
+        let start = "data-zk-0, data-zk-1 cannot grow to 9 GiB: StorageClass fast does not have";
+        assert!(message.starts_with(start), "{message}");
+        let larger = [claim(0, 10, 10, None), claim(1, 11, 11, None)];
+        let message = plan_growth("storage.size", &size, larger.iter())
+            .trouble
+            .unwrap()
+            .message;
+        let start = "storage.size is 9 GiB, less than data-zk-0 (10 GiB), data-zk-1 (11 GiB) have.";
+        assert!(message.starts_with(start), "{message}");
+        // A claim that has no volume yet is not asked.
+        let mut unbound = claim(0, 8, 8, None);
+        unbound.capacity = None;
+        assert_eq!(
+            plan_growth("storage.size", &size, [unbound].iter()),
+            Growth::default()
+        );
+    }
+
+    #[test]
+    fn the_volumes_of_data_and_of_the_log_grow_each_to_its_own_size() {
+        use bellwether_api::ensemble::{Storage, TransactionLog};
+        let quantity = |text: &str| Some(Quantity(text.to_owned()));
+        let ensemble = crate::validate::example(bellwether_api::ZooKeeperEnsembleSpec {
+            replicas: 3,
+            storage: Some(Storage {
+                size: quantity("9Gi"),
+                transaction_log: Some(TransactionLog {
+                    size: quantity("5Gi"),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            }),
+            observers: Some(bellwether_api::ensemble::Observers { replicas: 1 }),
+            ..Default::default()
+        });
+        let mut observation = Observation {
+            claims: vec![claim(0, 8, 8, None), claim(3, 8, 8, None)],
+            log_claims: vec![claim(0, 4, 4, None)],
+            ..Default::default()
+        };
+        observation.observers.claims = vec![claim(0, 8, 8, None), claim(1, 8, 8, None)];
+        observation.observers.log_claims = vec![claim(0, 4, 4, None), claim(1, 4, 4, None)];
+        assert_eq!(plan(&ensemble, &observation, 3).requests.len(), 4);
+        observation.claims = vec![claim(0, 9, 8, None)];
+        observation.log_claims = vec![claim(0, 5, 4, None)];
+        let told = "Growing to 9 GiB: data-zk-0. Growing to 5 GiB: data-zk-0.";
+        assert_eq!(
+            plan(&ensemble, &observation, 3).under_way.as_deref(),
+            Some(told)
+        );
+        observation.log_claims = vec![claim(0, 6, 6, None)];
+        let growth = plan(&ensemble, &observation, 3);
+        assert_eq!(growth.trouble.unwrap().reason, Reason::VolumeCannotShrink);
+        assert_eq!(
+            growth.under_way.as_deref(),
+            Some("Growing to 9 GiB: data-zk-0.")
+        );
+        // The template of the StatefulSet keeps both of its sizes.
+        let mut running = crate::plan::example::Running::new(3, 0);
+        (running.set().claim_size, running.set().log_claim_size) =
+            (quantity("8Gi"), quantity("4Gi"));
+        let sizes = template_sizes(&ensemble, running.set());
+        assert_eq!(
+            (sizes.data.0.as_str(), sizes.log.unwrap().0.as_str()),
+            ("8Gi", "4Gi")
+        );
+    }
 }

@@ -332,3 +332,7 @@ fn names(view: &View<'_>, ids: &Voters) -> String {
 fn name(view: &View<'_>, id: ServerId) -> String {
     pod_name(view.ensemble, view.ordinal(id))
 }
+
+#[cfg(test)]
+#[path = "loss/tests.rs"]
+mod tests;

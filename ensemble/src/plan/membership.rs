@@ -174,3 +174,7 @@ fn replicas(view: &View<'_>, set: &StatefulSetObservation, voters: &Voters) -> u
         set.replicas
     }
 }
+
+#[cfg(test)]
+#[path = "membership/tests.rs"]
+mod tests;

@@ -114,3 +114,7 @@ pub fn closed(observation: &Observation) -> BootstrapPermission {
         ..observation.bootstrap.clone().unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+#[path = "permission/tests.rs"]
+mod tests;

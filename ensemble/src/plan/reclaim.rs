@@ -87,3 +87,7 @@ fn uses(
     let made = set.map_or(0, |set| set.replicas);
     claim.ordinal < wanted.max(made) || pods.iter().any(|p| p.ordinal == claim.ordinal)
 }
+
+#[cfg(test)]
+#[path = "reclaim/tests.rs"]
+mod tests;

@@ -605,3 +605,7 @@ fn waiting(roll: &Roll) -> String {
         })
         .unwrap_or_default()
 }
+
+#[cfg(test)]
+#[path = "report/tests.rs"]
+mod tests;

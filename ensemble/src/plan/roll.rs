@@ -389,3 +389,7 @@ fn pod_of(view: &View<'_>, id: ServerId) -> String {
         .get(&id)
         .map_or_else(|| id.to_string(), |m| m.pod.name.clone())
 }
+
+#[cfg(test)]
+#[path = "roll/tests.rs"]
+mod tests;

@@ -211,5 +211,8 @@ fn disagreement(
 }
 
 #[cfg(test)]
+#[path = "volumes/record_tests.rs"]
+mod record_tests;
+#[cfg(test)]
 #[path = "volumes/tests.rs"]
 mod tests;

@@ -7,7 +7,7 @@ use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{Config, Jvm, TransactionLog};
 use serde_json::Value;
 
-fn context() -> Context {
+pub(super) fn context() -> Context {
     Context {
         member_image: "bellwether".to_owned(),
         cluster_domain: "cluster.local".to_owned(),

@@ -161,3 +161,183 @@ fn what_a_deleted_ensemble_of_the_same_name_owned_is_waited_for() {
         );
     }
 }
+
+/// The message of what is created, with the server list; or of the refusal.
+fn starts(ensemble: &ValidEnsemble, observation: &Observation) -> String {
+    let plan = crate::plan(ensemble, observation);
+    assert_eq!(plan.step, None);
+    assert_eq!(plan.report.trouble.is_some(), plan.objects.is_empty());
+    plan.report.message
+}
+
+/// How many pods the StatefulSet is created with.
+fn pods(ensemble: &ValidEnsemble, observation: &Observation) -> u64 {
+    let plan = crate::plan(ensemble, observation);
+    let set = plan
+        .objects
+        .iter()
+        .find(|o| o.kind == desired::ObjectKind::StatefulSet);
+    set.unwrap().body["spec"]["replicas"].as_u64().unwrap()
+}
+
+fn list(ensemble: &ValidEnsemble, size: u16) -> Option<Revision> {
+    let voters = Voters::first(size, 0);
+    Some(config::render(ensemble, &voters, None).revision)
+}
+
+#[test]
+fn of_two_lists_that_pods_run_the_one_nearer_to_the_wanted_size_is_adopted() {
+    let (mut ensemble, mut observation) = outlived(None);
+    observation.pods[0].revision = list(&ensemble, 4);
+    for (size, voters) in [(3, "{1,2,3}"), (5, "{1,2,3,4}")] {
+        ensemble.size = size;
+        let message = starts(&ensemble, &observation);
+        let expected =
+            format!("The StatefulSet is gone; creating it again for the members {voters}.");
+        assert_eq!(message, expected);
+    }
+    // No pod goes because of it, also not that of a member that leaves.
+    observation.pods[2].ordinal = 4;
+    assert_eq!(pods(&ensemble, &observation), 5);
+}
+
+#[test]
+fn pods_are_not_adopted_whose_lists_are_unknown_or_must_not_live_together() {
+    let (ensemble, mut observation) = outlived(None);
+    observation.pods[0].revision = list(&ensemble, 5);
+    let message = starts(&ensemble, &observation);
+    let lists =
+        "the pods run the server lists {1,2,3} and {1,2,3,4,5}, of which two leaders could come";
+    assert!(message.starts_with(lists), "{message}");
+    observation.pods[0].revision = None;
+    let message = starts(&ensemble, &observation);
+    assert!(
+        message.starts_with("pod zk-0 does not say which servers vote"),
+        "{message}"
+    );
+}
+
+#[test]
+fn adopted_pods_may_start_empty_only_if_none_has_served() {
+    type Change = fn(&mut Observation);
+    let cases: [(bool, Change); 5] = [
+        (true, |_| {}),
+        (false, |o| o.pods[1].ready = true),
+        (false, |o| {
+            o.pods[1].server = ServerReport::Serving {
+                role: bellwether_api::ensemble::MemberRole::Follower,
+                zxid: 1,
+                voters: Voters::first(3, 0),
+            };
+        }),
+        (false, |o| o.bootstrap.as_mut().unwrap().until = Some(o.now)),
+        (false, |o| o.bootstrap = None),
+    ];
+    for (opens, change) in cases {
+        let (ensemble, mut observation) = outlived(None);
+        for pod in &mut observation.pods {
+            pod.ready = false;
+        }
+        observation.bootstrap = Some(BootstrapPermission {
+            initialize: Some(Voters::first(3, 0)),
+            until: Some(observation.now + PERMISSION),
+            ..Default::default()
+        });
+        change(&mut observation);
+        let plan = crate::plan(&ensemble, &observation);
+        let permission = plan.objects.iter().find(|o| o.name == "zk-bootstrap");
+        let initialize = permission.unwrap().body["data"]["initialize"].as_str();
+        assert_eq!(initialize.is_some_and(|ids| ids == "1,2,3"), opens);
+    }
+}
+
+/// Claims that carry no list.
+fn unlabelled(ordinals: &[u16]) -> Observation {
+    let claim = |o: &u16| ClaimObservation {
+        voters: None,
+        ..claim("data", *o)
+    };
+    Observation {
+        claims: ordinals.iter().map(claim).collect(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn claims_that_carry_no_list_are_taken_up_only_where_they_match_the_size() {
+    let (ensemble, _) = outlived(None);
+    let message = starts(&ensemble, &unlabelled(&[0, 1, 2]));
+    assert_eq!(message, "Creating 3 members on the volumes that exist.");
+    for ordinals in [&[0, 1][..], &[0, 1, 2, 3], &[1, 2, 3]] {
+        let message = starts(&ensemble, &unlabelled(ordinals));
+        let end = format!("Set replicas to {} to take them up", ordinals.len());
+        assert!(message.contains(&end), "{message}");
+    }
+    // An ensemble that has not served yet goes on with its start.
+    let mut observation = unlabelled(&[0, 1]);
+    observation.bootstrap = Some(BootstrapPermission {
+        initialize: Some(Voters::first(3, 0)),
+        until: Some(observation.now + PERMISSION),
+        ..Default::default()
+    });
+    assert_eq!(starts(&ensemble, &observation), "Creating 3 members.");
+}
+
+#[test]
+fn what_is_lost_is_named_with_what_is_left() {
+    let (ensemble, _) = outlived(None);
+    for (left, words) in [
+        (
+            &[1][..],
+            "only {2} of them has a volume: data-zk-0, data-zk-2 are gone",
+        ),
+        (
+            &[3],
+            "none of them has a volume: data-zk-0, data-zk-1, data-zk-2 are gone",
+        ),
+    ] {
+        let observation = Observation {
+            claims: left.iter().map(|o| claim("data", *o)).collect(),
+            ..Default::default()
+        };
+        let message = starts(&ensemble, &observation);
+        let start = "the last members that are known to have served are {1,2,3}, and ";
+        assert!(message.starts_with(&format!("{start}{words}")), "{message}");
+    }
+}
+
+#[test]
+fn claims_of_other_servers_or_of_different_times_start_nothing() {
+    let (mut ensemble, mut observation) = outlived(None);
+    observation.pods.clear();
+    observation.claims[0].voters = Some(Voters::first(5, 0));
+    observation.claims[1].next = Some(Voters::first(4, 0));
+    let message = starts(&ensemble, &observation);
+    let lists =
+        "{1,2,3} (data-zk-1, data-zk-2) and {1,2,3,4} (data-zk-1) and {1,2,3,4,5} (data-zk-0)";
+    assert!(message.contains(lists), "{message}");
+    let (_, mut observation) = outlived(None);
+    observation.pods.clear();
+    ensemble.id_offset = 10;
+    let message = starts(&ensemble, &observation);
+    assert!(
+        message.contains("servers {1,2,3}, and with idOffset 10"),
+        "{message}"
+    );
+}
+
+#[test]
+fn the_first_start_lets_every_member_begin_empty_for_a_while() {
+    let (ensemble, _) = outlived(None);
+    let observation = Observation::default();
+    let plan = crate::plan(&ensemble, &observation);
+    assert_eq!(plan.report.message, "Creating 3 members.");
+    let kinds: Vec<&str> = plan.objects.iter().map(|o| o.name.as_str()).collect();
+    let permission = plan
+        .objects
+        .iter()
+        .find(|o| o.name == "zk-bootstrap")
+        .unwrap();
+    assert_eq!(permission.body["data"]["initialize"], "1,2,3", "{kinds:?}");
+    assert_eq!(pods(&ensemble, &observation), 3);
+}

@@ -1,0 +1,190 @@
+//! What a plan holds beside the step: objects, what is pruned, when to look again.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use serde_json::json;
+
+use super::*;
+use crate::desired::{ObjectKind, Write};
+use crate::plan::example::{Running, claim, first, looks, update};
+
+type Edit = fn(&mut Running);
+
+fn set(running: &Running) -> DesiredObject {
+    let all = running.plan().objects;
+    let mut sets = all
+        .into_iter()
+        .filter(|o| o.kind == ObjectKind::StatefulSet && o.name == "zk");
+    sets.next().unwrap()
+}
+
+#[test]
+fn an_ensemble_at_rest_is_looked_at_now_and_then_and_one_in_change_soon() {
+    let cases: [(Duration, Edit); 4] = [
+        (LATER, |_| {}),
+        (SOON, |r| looks(r.voter(0), 3)),
+        (AT_ONCE, |r| r.observation.claims[0].voters = None),
+        (AT_ONCE, |r| {
+            r.ensemble.reclaim_policy = bellwether_api::ensemble::ReclaimPolicy::Delete;
+            r.observation.claims.push(claim("zk", 3, Some(first(3))));
+        }),
+    ];
+    for (requeue, edit) in cases {
+        let mut running = Running::new(3, 0);
+        edit(&mut running);
+        running.render();
+        assert_eq!(running.plan().requeue, requeue);
+    }
+}
+
+#[test]
+fn no_member_restarts_before_a_change_of_the_template_has_taken_effect() {
+    let waits = "zk-0: Waiting for the change of the pod template to take effect";
+    let edits: [Edit; 3] = [
+        |r| r.ensemble.heap_mib += 1,
+        |r| r.set().replicas = 4,
+        |r| r.set().edited = Some(json!({})),
+    ];
+    for edit in edits {
+        let mut running = Running::new(3, 0).outdated();
+        edit(&mut running);
+        assert_eq!(running.plan().step, None);
+        assert_eq!(running.verdicts()[0], waits);
+    }
+    assert!(Running::new(3, 0).outdated().plan().step.is_some());
+}
+
+#[test]
+fn what_an_older_operator_rendered_stays_until_the_user_changes_something() {
+    let mut older = Running::new(3, 0);
+    assert_eq!(set(&older).write, Write::Apply, "its own is rendered again");
+    older.set().rendered_by = Some("older".to_owned());
+    assert_eq!(set(&older).write, Write::Merge);
+    let config = |r: &Running| {
+        let objects = r.plan().objects;
+        objects
+            .iter()
+            .filter(|o| o.name.starts_with("zk-config"))
+            .count()
+    };
+    assert_eq!(config(&older), 0);
+    let edits: [Edit; 2] = [
+        |r| r.ensemble.heap_mib += 1,
+        // Its ConfigMap is gone: the members could not restart.
+        |r| r.observation.revisions.clear(),
+    ];
+    for edit in edits {
+        let mut running = older.clone();
+        edit(&mut running);
+        assert_eq!((set(&running).write, config(&running)), (Write::Apply, 1));
+    }
+    // Observers that come now need what is rendered now.
+    older.ensemble.observers = 1;
+    older.observation.revisions.insert("unused".to_owned());
+    assert_eq!(config(&older), 1);
+    assert_eq!(older.plan().prune, ["unused"]);
+}
+
+#[test]
+fn a_template_that_somebody_else_changed_is_told() {
+    let edits: [Edit; 2] = [
+        |r| r.set().edited = Some(json!({})),
+        |r| {
+            let observers = r.observation.observers.stateful_set.as_mut();
+            observers.unwrap().edited = Some(json!({}));
+        },
+    ];
+    for edit in edits {
+        let mut running = Running::new(3, 1);
+        assert_eq!(running.report().trouble, None);
+        edit(&mut running);
+        assert_eq!(
+            running.report().trouble.unwrap().reason,
+            Reason::TemplateEdited
+        );
+    }
+}
+
+#[test]
+fn a_revision_is_pruned_when_neither_a_pod_nor_a_template_names_it() {
+    let mut running = Running::new(3, 0);
+    let current = running.set().template.clone().unwrap().name;
+    for name in ["of-a-pod", "unused"] {
+        running.observation.revisions.insert(name.to_owned());
+    }
+    running.voter(0).revision.as_mut().unwrap().name = "of-a-pod".to_owned();
+    assert_eq!(running.plan().prune, ["unused"]);
+    running
+        .ensemble
+        .settings
+        .insert("snapCount".to_owned(), "5000".to_owned());
+    assert!(
+        !running.plan().prune.contains(&current),
+        "the template names it still"
+    );
+}
+
+#[test]
+fn a_request_for_a_restart_that_is_gone_asks_for_nothing() {
+    let mut running = Running::new(3, 0);
+    running.ensemble.restart_at = Some("now".to_owned());
+    running.template(3, None);
+    running.set().restart = Some("now".to_owned());
+    let asked = set(&running);
+    running.ensemble.restart_at = None;
+    assert_eq!(
+        set(&running).body["spec"]["template"],
+        asked.body["spec"]["template"]
+    );
+    running.ensemble.restart_at = Some("later".to_owned());
+    assert_ne!(
+        set(&running).body["spec"]["template"],
+        asked.body["spec"]["template"]
+    );
+}
+
+#[test]
+fn nothing_is_planned_where_the_state_is_not_understood_and_what_runs_is_told() {
+    let cases: [(&str, Edit); 5] = [
+        (
+            "The StatefulSet is being deleted; it is created again when it is gone.",
+            |r| {
+                r.set().terminating = true;
+            },
+        ),
+        (
+            "the StatefulSet does not say which servers vote under its pod template. Nothing is restarted \
+             until this is understood.",
+            |r| r.set().template = None,
+        ),
+        (
+            "pod zk-0 does not say which servers vote under its configuration. Nothing is restarted until \
+             this is understood.",
+            |r| r.voter(0).revision = None,
+        ),
+        (
+            "server 1 judges quorums by {1,2,3}, but its pod zk-0 says {1,2}. Nothing is restarted until \
+             this is understood.",
+            |r| r.voter(0).revision.as_mut().unwrap().voters = first(2),
+        ),
+        (
+            "Kubernetes deletes what a deleted ensemble of this name owned; nothing is changed until it is \
+             gone: Pod zk-0, Pod zk-1.",
+            |r| r.observation.leftovers = ["Pod zk-0", "Pod zk-1"].map(str::to_owned).into(),
+        ),
+    ];
+    for (message, edit) in cases {
+        let mut running = Running::new(3, 2);
+        edit(&mut running);
+        update(running.voter(0));
+        let plan = running.plan();
+        assert_eq!(plan.report.message, message);
+        assert!(plan.objects.is_empty() && plan.step.is_none() && plan.last.is_empty());
+        assert_eq!(plan.report.members.len(), 3);
+        let observers: Vec<ServerId> = plan.report.observers.iter().map(|m| m.id).collect();
+        assert_eq!(observers, [ServerId(101), ServerId(102)]);
+        assert_eq!(plan.report.observers_wanted, 2);
+        assert!(plan.report.available);
+        let waits = "zk-0: Waiting for what the status says to be put right";
+        assert_eq!(running.verdicts()[0], waits);
+    }
+}
