@@ -352,4 +352,13 @@ mod tests {
         assert_eq!(classify("tickTime"), KeyKind::Typed);
         assert_eq!(classify("ticktime"), KeyKind::Unknown);
     }
+
+    #[test]
+    fn a_key_that_is_not_read_has_one_that_is() {
+        for (key, read) in NOT_READ {
+            assert_eq!(read_instead(key), Some(*read));
+            assert_eq!(classify(read), KeyKind::Known, "{key} -> {read}");
+            assert_eq!(read_instead(read), None);
+        }
+    }
 }

@@ -257,6 +257,19 @@ mod tests {
     }
 
     #[test]
+    fn the_sentence_names_the_releases_that_have_the_flaw() {
+        for (version, start) in [
+            ("3.9.3", "ZooKeeper 3.9.3 loses data"),
+            ("3.9.0", "ZooKeeper 3.9.0 to 3.9.1 may lose"),
+            ("3.7.1", "ZooKeeper 3.7 and older are"),
+        ] {
+            let told = sentence(flaw(version).unwrap());
+            assert!(told.starts_with(start), "{told}");
+            assert!(told.ends_with("; use 3.9.5 or later"), "{told}");
+        }
+    }
+
+    #[test]
     fn a_release_that_is_newer_than_the_table_is_told_and_every_older_one_is_not() {
         for version in ["3.9.6", "3.9.77", "3.8.7", "3.9.99999999"] {
             assert!(not_known(version).is_some(), "{version}");

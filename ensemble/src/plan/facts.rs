@@ -243,6 +243,18 @@ mod tests {
         };
         let change = before.change(&now, &deletion);
         assert_eq!(change.as_deref(), Some("a volume claim changed"));
+        let edits: [fn(&mut ClaimObservation); 3] = [
+            |c| c.uid = "another".to_owned(),
+            |c| c.terminating = true,
+            |c| c.voters = Some(Voters::first(3, 0)),
+        ];
+        for edit in edits {
+            let mut changed = claims.clone();
+            edit(&mut changed.claims[0]);
+            let change = now.change(&Facts::of(Some(1), &changed), &deletion);
+            assert_eq!(change.as_deref(), Some("a volume claim changed"));
+        }
+        assert_eq!(now.change(&now, &deletion), None);
     }
 
     fn restart() -> Step {

@@ -112,7 +112,7 @@ fn recorded(observation: &Observation) -> Option<&Acceptance> {
 }
 
 fn judge(recorded: Option<&Acceptance>, view: &View<'_>) -> State {
-    if view.leaders > 0 || !view.serving.is_empty() {
+    if !view.serving.is_empty() {
         return State::Serving;
     }
     let open = recorded.filter(|a| !a.over);

@@ -353,5 +353,8 @@ fn failing(pod: &PodObservation) -> Option<Trouble> {
 }
 
 #[cfg(test)]
+#[path = "observers/report_tests.rs"]
+mod report_tests;
+#[cfg(test)]
 #[path = "observers/tests.rs"]
 mod tests;

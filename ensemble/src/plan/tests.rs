@@ -49,6 +49,9 @@ fn no_member_restarts_before_a_change_of_the_template_has_taken_effect() {
         edit(&mut running);
         assert_eq!(running.plan().step, None);
         assert_eq!(running.verdicts()[0], waits);
+        let message = running.report().message;
+        let end = "Waiting for the change of the pod template to take effect.";
+        assert!(message.ends_with(end), "{message}");
     }
     assert!(Running::new(3, 0).outdated().plan().step.is_some());
 }

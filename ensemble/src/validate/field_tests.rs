@@ -108,21 +108,22 @@ fn the_largest_session_timeout_is_not_below_the_smallest() {
 fn an_additional_setting_is_one_line_that_does_not_end_in_a_backslash() {
     let setting = |value: &str| {
         refused(|s| {
-            let additional =
-                BTreeMap::from([("quorum.auth.enableSasl".to_owned(), value.to_owned())]);
+            let additional = BTreeMap::from([("watchManagerName".to_owned(), value.to_owned())]);
             s.config = Some(Config {
                 additional,
                 ..Default::default()
             });
         })
     };
-    let plain = setting("true");
+    for good in ["org.example.Manager", "a\\b", &"t".repeat(1024)] {
+        assert!(setting(good).is_empty(), "{good:?}");
+    }
     for bad in ["true\\", "true\n", "tr\rue", &"t".repeat(1025)] {
         let found = setting(bad);
         assert_eq!(
             found,
-            ["spec.config.additional[quorum.auth.enableSasl]"],
-            "{bad:?} {plain:?}"
+            ["spec.config.additional[watchManagerName]"],
+            "{bad:?}"
         );
     }
 }

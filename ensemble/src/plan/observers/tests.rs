@@ -8,7 +8,7 @@ use crate::desired::claims::ClaimSizes;
 use crate::desired::config;
 use crate::ids::Voters;
 use crate::observation::ObserversObservation;
-use crate::plan::example::{Running, ago, away, break_probes, fails, outdate, pod, update};
+use crate::plan::example::{Running, ago, away, break_probes, outdate, pod, update};
 
 /// Three voters and two observers that all serve; everything was changed a moment ago, and no pod has
 /// restarted yet.
@@ -254,6 +254,13 @@ fn a_failing_container_in_an_updated_pod_stops_the_roll_and_is_named() {
         for word in ["probes", pod, "CrashLoopBackOff (port in use)"] {
             assert!(trouble.message.contains(word), "{}", trouble.message);
         }
+        let held = if pod == "zk-0" {
+            "No further member"
+        } else {
+            "No voter"
+        };
+        let end = format!("{held} is restarted until it runs");
+        assert!(trouble.message.contains(&end), "{}", trouble.message);
     }
 }
 
@@ -353,218 +360,4 @@ fn an_idle_observer_restarts_first_and_says_so() {
         panic!("an observer restarts");
     };
     assert_eq!((uid.as_str(), id), ("uid of zk-observer-0", ServerId(101)));
-}
-
-/// Voters are up to date; the observers are not.
-fn voters_done() -> Running {
-    let mut running = changed();
-    running.observation.pods.iter_mut().for_each(update);
-    running
-}
-
-#[test]
-fn observers_restart_also_where_no_voter_has_to() {
-    let mut running = voters_done();
-    assert_eq!(running.restarts().as_deref(), Some("zk-observer-0"));
-    let report = running.report();
-    assert_eq!(report.phase, Phase::Rolling);
-    let message = "All 3 members serve; zk-2 leads. 2 of 2 observers serve. Restarting zk-observer-0: its \
-                   pod template changed; observers restart before voters.";
-    assert_eq!(report.message, message);
-    update(running.observer(0));
-    update(running.observer(1));
-    let report = running.report();
-    assert_eq!(
-        report.message,
-        "All 3 members serve; zk-2 leads. 2 observers serve."
-    );
-    assert_eq!(
-        Running::new(3, 0).report().message,
-        "All 3 members serve; zk-2 leads."
-    );
-}
-
-#[test]
-fn observers_that_are_not_as_wanted_give_the_phase_and_the_words() {
-    type Change = fn(&mut Running);
-    let cases: [(Phase, &str, Change); 7] = [
-        (
-            Phase::Growing,
-            "2 of 3 observers serve. Waiting for the observers' pod template to take effect.",
-            |r| {
-                r.ensemble.observers = 3;
-            },
-        ),
-        (
-            Phase::Growing,
-            "1 of 2 observers serve. Waiting for zk-observer-1 to be created by the StatefulSet controller.",
-            |r| {
-                r.observation.observers.pods.pop();
-            },
-        ),
-        (
-            Phase::Shrinking,
-            "2 of 1 observers serve. Waiting for the observers' pod template to take effect.",
-            |r| {
-                r.ensemble.observers = 1;
-            },
-        ),
-        (
-            Phase::Recovering,
-            "1 of 2 observers serve. zk-observer-1 does not answer.",
-            |r| {
-                away(r.observer(1), 300);
-            },
-        ),
-        (
-            Phase::Recovering,
-            "1 of 2 observers serve. zk-observer-1 looks for a leader.",
-            |r| {
-                r.observer(1).server = ServerReport::Looking;
-            },
-        ),
-        (
-            Phase::Growing,
-            "2 of 2 observers serve. Waiting for pod zk-observer-1 to be gone.",
-            |r| {
-                r.observer(1).terminating = true;
-            },
-        ),
-        (
-            Phase::Recovering,
-            "1 of 2 observers serve. zk-observer-1 is being deleted.",
-            |r| {
-                away(r.observer(1), 300);
-                r.observer(1).terminating = true;
-                r.observation
-                    .observers
-                    .overdue
-                    .insert("zk-observer-1".to_owned());
-            },
-        ),
-    ];
-    for (phase, words, change) in cases {
-        let mut running = Running::new(3, 2);
-        change(&mut running);
-        let report = running.report();
-        let message = format!("All 3 members serve; zk-2 leads. {words}");
-        assert_eq!((report.phase, report.message), (phase, message));
-    }
-}
-
-#[test]
-fn each_observer_says_what_it_waits_for() {
-    type Change = fn(&mut Running);
-    let cases: [(&str, Change); 6] = [
-        ("UpToDate", |_| {}),
-        (
-            "Waiting for the others to run without it; then it leaves",
-            |r| r.ensemble.observers = 1,
-        ),
-        (
-            "Waiting for the observers' pod template to take effect",
-            |r| r.ensemble.observers = 3,
-        ),
-        ("Waiting for pod zk-observer-1 to be gone", |r| {
-            r.observer(1).terminating = true
-        }),
-        ("Waiting for zk-observer-1 to join the leader", |r| {
-            r.observer(1).server = ServerReport::Looking;
-        }),
-        ("Waiting for pod zk-observer-1 to start", |r| {
-            away(r.observer(1), 10)
-        }),
-    ];
-    for (verdict, change) in cases {
-        let mut running = Running::new(3, 2);
-        change(&mut running);
-        let expected = format!("zk-observer-1: {verdict}");
-        assert_eq!(running.verdicts()[4], expected);
-    }
-}
-
-#[test]
-fn an_observer_that_does_not_serve_in_time_is_trouble_for_its_clients() {
-    let trouble = |since, ready: bool, leader: bool| {
-        let mut running = Running::new(3, 2);
-        away(running.observer(1), since);
-        running.observer(1).ready = ready;
-        if !leader {
-            running.voter(2).server = ServerReport::Looking;
-        }
-        running.report().trouble.map(|t| (t.reason, t.message))
-    };
-    let message = "observer zk-observer-1 does not serve. The voters do not need it; clients that read from \
-                   it do.";
-    assert_eq!(
-        trouble(60, false, true),
-        Some((Reason::MemberDown, message.to_owned()))
-    );
-    assert_eq!(trouble(59, false, true), None);
-    assert_eq!(trouble(60, true, true), None);
-    assert_eq!(trouble(60, false, false), None);
-    for (said, words) in [
-        ("", "CrashLoopBackOff. No"),
-        ("exit 1", "CrashLoopBackOff (exit 1). No"),
-    ] {
-        let mut running = Running::new(3, 2);
-        fails(running.observer(1), said);
-        let trouble = running.report().trouble.unwrap();
-        assert_eq!(trouble.reason, Reason::PodFailing);
-        let start = format!("observer zk-observer-1 cannot run: {words} voter is restarted until");
-        assert!(trouble.message.starts_with(&start), "{}", trouble.message);
-    }
-}
-
-#[test]
-fn what_an_older_operator_rendered_for_observers_stays_until_the_user_changes_something() {
-    let object = |running: &Running| {
-        running
-            .plan()
-            .objects
-            .into_iter()
-            .find(|o| o.name == "zk-observer")
-    };
-    let is_whole =
-        |running: &Running| object(running).unwrap().body["spec"]["template"].is_object();
-    let mut running = Running::new(3, 2);
-    assert!(is_whole(&running), "its own is rendered again");
-    let set = |running: &mut Running,
-               change: fn(&mut crate::observation::StatefulSetObservation)| {
-        change(running.observation.observers.stateful_set.as_mut().unwrap());
-    };
-    set(&mut running, |s| s.rendered_by = Some("older".to_owned()));
-    assert!(!is_whole(&running));
-    let mut edited = running.clone();
-    set(&mut edited, |s| s.edited = Some(serde_json::json!({})));
-    assert!(is_whole(&edited));
-    let mut changed = running.clone();
-    changed.ensemble.heap_mib += 1;
-    assert!(is_whole(&changed));
-    let mut pruned = running.clone();
-    set(&mut pruned, |s| {
-        s.template.as_mut().unwrap().name = "gone".to_owned()
-    });
-    assert!(is_whole(&pruned));
-    set(&mut running, |s| s.terminating = true);
-    assert_eq!(object(&running), None);
-}
-
-#[test]
-fn a_revision_that_observers_use_is_not_pruned() {
-    let mut running = Running::new(3, 2);
-    for name in ["of-a-pod", "of-the-template", "unused"] {
-        running.observation.revisions.insert(name.to_owned());
-    }
-    running.observer(0).revision.as_mut().unwrap().name = "of-a-pod".to_owned();
-    let set = running.observation.observers.stateful_set.as_mut().unwrap();
-    set.template.as_mut().unwrap().name = "of-the-template".to_owned();
-    assert_eq!(running.plan().prune, ["unused"]);
-    // Without observers, what their template names is of no use.
-    running.ensemble.observers = 0;
-    running.observation.observers.pods.clear();
-    assert_eq!(
-        running.plan().prune,
-        ["of-a-pod", "of-the-template", "unused"]
-    );
 }

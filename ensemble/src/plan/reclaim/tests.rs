@@ -76,6 +76,16 @@ fn a_volume_stays_while_anything_may_need_it() {
         running.render();
         assert_eq!(running.plan().step, None, "{number}");
     }
+    // A volume goes last: when the templates are as they should be and every claim has its list.
+    let first: [Edit; 2] = [
+        |r| r.ensemble.heap_mib += 1,
+        |r| r.observation.claims[0].voters = None,
+    ];
+    for (number, edit) in first.into_iter().enumerate() {
+        let mut running = left();
+        edit(&mut running);
+        assert_eq!(running.plan().step, None, "first {number}");
+    }
     let keep: [Edit; 3] = [
         |r| r.ensemble.observers = 2,
         |r| {

@@ -52,6 +52,17 @@ fn followers_restart_by_ordinal_and_the_leader_last() {
 }
 
 #[test]
+fn without_the_rule_the_leader_restarts_before_the_others() {
+    let running = changed();
+    let rules = crate::rules::Rules::ALL.without(Rule::LeaderLast);
+    let plan = crate::plan::plan_under(rules, &running.ensemble, &running.observation);
+    let Some(Step::RestartMember { pod, expect, .. }) = plan.step else {
+        panic!("a member restarts");
+    };
+    assert_eq!((pod.as_str(), expect), ("zk-2", Expect::Leader));
+}
+
+#[test]
 fn the_step_names_the_pod_as_it_was_judged() {
     let running = changed();
     let step = running.plan().step.unwrap();

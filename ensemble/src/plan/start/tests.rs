@@ -247,7 +247,9 @@ fn adopted_pods_may_start_empty_only_if_none_has_served() {
         let plan = crate::plan(&ensemble, &observation);
         let permission = plan.objects.iter().find(|o| o.name == "zk-bootstrap");
         let initialize = permission.unwrap().body["data"]["initialize"].as_str();
-        assert_eq!(initialize.is_some_and(|ids| ids == "1,2,3"), opens);
+        assert_eq!(initialize, Some(if opens { "1,2,3" } else { "" }));
+        let until = permission.unwrap().body["data"]["until"].as_str();
+        assert_eq!(until, Some(if opens { "600" } else { "" }));
     }
 }
 
