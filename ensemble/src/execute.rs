@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::desired::{DesiredObject, ObjectKind, bootstrap_config_map, needs_write};
 use crate::plan::facts::Facts;
 use crate::plan::{Plan, Step};
+use crate::rules::{Rule, Rules};
 
 /// What a plan is carried out on: an API server with the servers behind it, or a stand-in.
 ///
@@ -18,6 +19,11 @@ use crate::plan::{Plan, Step};
 pub trait World: Send {
     /// Why something could not be done.
     type Error: Send;
+
+    /// The safety rules that hold: all of them, but for the simulation, which shows what each one prevents.
+    fn rules(&self) -> Rules {
+        Rules::ALL
+    }
 
     /// Whether this process may still write: it holds the operator's lease. It is asked before every
     /// write, and what it returns otherwise ends the pass.
@@ -94,7 +100,8 @@ async fn try_execute<W: World>(
         outcome.stateful_set_written |= written && object.kind == ObjectKind::StatefulSet;
         outcome.permission_written |= written && object.name == permission;
     }
-    if let (Some(step), false) = (&plan.step, outcome.stateful_set_written)
+    let looks_first = world.rules().keep(Rule::WriteThenLook);
+    if let (Some(step), false) = (&plan.step, outcome.stateful_set_written && looks_first)
         && take(world, plan, step).await?
     {
         outcome.step = Some(step.clone());
@@ -113,6 +120,9 @@ async fn try_execute<W: World>(
 /// Takes the step if the facts that it was decided on are still the same.
 async fn take<W: World>(world: &mut W, plan: &Plan, step: &Step) -> Result<bool, W::Error> {
     world.may_act()?;
+    if !world.rules().keep(Rule::FreshFacts) {
+        return world.take(step).await;
+    }
     let change = match world.facts().await? {
         Some(now) => plan.facts.change(&now, step),
         None => Some("the ensemble does not exist any more".to_owned()),
@@ -137,7 +147,8 @@ async fn write_if_needed<W: World>(
         return Ok(false);
     }
     let before = live.map(|live| live["metadata"]["resourceVersion"].clone());
-    let guarded = guarded(permission, object, live);
+    let as_seen = world.rules().keep(Rule::WriteAsSeen);
+    let guarded = guarded(permission, object, live).filter(|_| as_seen);
     world.may_act()?;
     let after = world.write(guarded.as_ref().unwrap_or(object)).await?;
     let before = before.as_ref().and_then(Value::as_str);

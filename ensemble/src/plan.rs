@@ -31,7 +31,7 @@ use bellwether_api::ensemble::status::Reason;
 use crate::desired::{self, DesiredObject, config, discovery, services, stateful_set};
 use crate::ids::ServerId;
 use crate::observation::{Acceptance, Observation, StatefulSetObservation};
-use crate::rules::Rules;
+use crate::rules::{Rule, Rules};
 use crate::validate::ValidEnsemble;
 use facts::Facts;
 use report::{Report, Trouble};
@@ -244,7 +244,7 @@ fn plan_existing(
 
     let template_changes = !same_inputs || change.replicas != set.replicas || set.edited.is_some();
     let mut roll = roll::plan_roll(&view, set, change.bounce);
-    if template_changes {
+    if template_changes && rules.keep(Rule::WriteThenLook) {
         roll.hold("the change of the pod template to take effect");
     }
     if let Some(held) = &change.held {

@@ -1,4 +1,4 @@
-//! The planner's safety rules as switches, for tests only.
+//! The safety rules of the planner and the executor as switches, for tests only.
 //!
 //! The operator plans under [`Rules::ALL`], and without the cargo feature `mutations` there is no other
 //! value: [`Rules`] has no content, and every rule is a constant. With the feature a test switches a rule off
@@ -50,12 +50,22 @@ pub enum Rule {
     PermissionEnds,
     /// Only pods that their StatefulSet let go of are adopted.
     AdoptOrphansOnly,
+    /// The facts that a step was decided on are read again just before it.
+    FreshFacts,
+    /// A step acts only on the version of the pod or claim that was judged.
+    StepAsJudged,
+    /// The StatefulSet and the permission to start with an empty disk are written only as they were seen.
+    WriteAsSeen,
+    /// Every write needs the operator's lease.
+    LeaseHeld,
+    /// A pass that changes the StatefulSet takes no step: its controller has to see the change first.
+    WriteThenLook,
 }
 
 #[cfg(feature = "mutations")]
 impl Rule {
-    /// Every rule, in the order in which the planner's modules need them.
-    pub const EVERY: [Self; 20] = [
+    /// Every rule: those of the planner, then those of the executor.
+    pub const EVERY: [Self; 25] = [
         Self::SmallSteps,
         Self::FinishedFirst,
         Self::JoinedFirst,
@@ -76,6 +86,11 @@ impl Rule {
         Self::DeleteLeaversOnly,
         Self::PermissionEnds,
         Self::AdoptOrphansOnly,
+        Self::FreshFacts,
+        Self::StepAsJudged,
+        Self::WriteAsSeen,
+        Self::LeaseHeld,
+        Self::WriteThenLook,
     ];
 }
 

@@ -5,6 +5,7 @@ use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write};
 use bellwether_ensemble::execute::{self, World};
 use bellwether_ensemble::plan::Step;
 use bellwether_ensemble::plan::facts::Facts;
+use bellwether_ensemble::rules::{Rule, Rules};
 use bellwether_ensemble::{Plan, execute::execute as carry_out};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
@@ -45,8 +46,12 @@ struct Cluster<'a> {
 impl World for Cluster<'_> {
     type Error = Error;
 
+    fn rules(&self) -> Rules {
+        self.context.rules
+    }
+
     fn may_act(&self) -> Result<(), Error> {
-        if self.context.lease.is_held() {
+        if self.context.lease.is_held() || !self.context.rules.keep(Rule::LeaseHeld) {
             Ok(())
         } else {
             Err(Error::LeaseLost)
@@ -104,6 +109,11 @@ impl World for Cluster<'_> {
         let span = Span::current();
         let client = self.context.client.clone();
         let namespace = self.namespace.as_str();
+        let as_judged = self.context.rules.keep(Rule::StepAsJudged);
+        let seen = |uid: &str, resource_version: &str| Preconditions {
+            uid: as_judged.then(|| uid.to_owned()),
+            resource_version: as_judged.then(|| resource_version.to_owned()),
+        };
         let taken = match step {
             Step::RestartMember {
                 pod,
@@ -113,7 +123,7 @@ impl World for Cluster<'_> {
             } => {
                 span.record("k8s.pod.name", pod);
                 let pods: Api<Pod> = Api::namespaced(client, namespace);
-                delete(&pods, "Pod", pod, uid, resource_version).await?
+                delete(&pods, "Pod", pod, seen(uid, resource_version)).await?
             }
             Step::DeleteClaim {
                 claim,
@@ -123,7 +133,7 @@ impl World for Cluster<'_> {
             } => {
                 let claims: Api<PersistentVolumeClaim> = Api::namespaced(client, namespace);
                 let kind = "PersistentVolumeClaim";
-                delete(&claims, kind, claim, uid, resource_version).await?
+                delete(&claims, kind, claim, seen(uid, resource_version)).await?
             }
         };
         if !taken {
@@ -201,21 +211,12 @@ async fn refuse_foreign(api: &Api<DynamicObject>, object: &DesiredObject) -> Res
 }
 
 /// Deletes an object as it was seen. Returns whether it was there and had not changed.
-async fn delete<K>(
-    api: &Api<K>,
-    kind: &str,
-    name: &str,
-    uid: &str,
-    resource_version: &str,
-) -> Result<bool, Error>
+async fn delete<K>(api: &Api<K>, kind: &str, name: &str, seen: Preconditions) -> Result<bool, Error>
 where
     K: Clone + DeserializeOwned + std::fmt::Debug,
 {
     let params = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: Some(resource_version.to_owned()),
-        }),
+        preconditions: Some(seen),
         ..Default::default()
     };
     match api.delete(name, &params).await {
