@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::Value;
-
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
@@ -14,8 +12,6 @@ pub enum Act {
     Configure(u32),
     /// The user asks for an image that does not exist, and takes it back after this time.
     BadImage(Duration),
-    /// The user applies these fields of the spec, which no life chooses by chance.
-    Apply(Value),
     /// The user asks for another size and for something else in one apply.
     ResizeWith(u16, Change),
     /// The user runs `kubectl rollout undo` on the StatefulSet: its template returns to that of a revision

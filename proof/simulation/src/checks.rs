@@ -1,5 +1,7 @@
 //! What must hold, always: it is looked at after every step of the cluster.
 
+mod order;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +13,7 @@ use crate::api_server::{Kind, Object, Verb, Write};
 use crate::cluster::{ENSEMBLE, Machines, NAME, NAMESPACE};
 use crate::zookeeper::Phase;
 use bellwether_api::labels;
+use order::Order;
 
 /// What is remembered between two looks.
 #[derive(Debug, Default)]
@@ -21,6 +24,10 @@ pub struct Checks {
     restarted: BTreeSet<String>,
     /// The violations of the servers that were seen.
     servers: usize,
+    /// Who may write what, and when.
+    order: Order,
+    /// A person made two leaders: what the servers do then is not the operator's doing.
+    pub servers_excused: bool,
     /// Since when the status says what is not so.
     untrue_since: Option<Duration>,
     /// How often the operator wrote each kind.
@@ -47,13 +54,30 @@ pub struct Sight<'a> {
     pub deletes_volumes: bool,
     /// The size that the user asks for.
     pub wanted: u16,
+    /// When the last write of an object was sent: by operator, resource and name.
+    pub sent: &'a BTreeMap<(String, String, String), Duration>,
 }
 
 impl Checks {
-    /// Looks at the operators' writes since the last look.
-    pub fn writes<'w>(&mut self, sight: &Sight<'_>, writes: impl Iterator<Item = &'w Write>) {
-        for write in writes {
-            let Ok(_) = &write.result else { continue };
+    /// Looks at the writes since the last look; the operators' are judged.
+    pub fn writes(&mut self, sight: &Sight<'_>, writes: &[Write]) {
+        self.order.begin();
+        for write in writes.iter().filter(|write| write.result.is_ok()) {
+            let wrong = match write.actor.starts_with("operator-") {
+                true => self.order.judge(sight, write),
+                false => None,
+            };
+            if let Some(wrong) = wrong {
+                let (kind, name) = (write.kind.resource().name, &write.name);
+                let (now, verb, actor) = (sight.now, write.verb, &write.actor);
+                self.violations.push(format!(
+                    "{now:?}: {actor} did {verb:?} {kind} {name}, {wrong}"
+                ));
+            }
+            self.order.note(sight.now, write);
+            if !write.actor.starts_with("operator-") {
+                continue;
+            }
             *self
                 .writes
                 .entry(format!("{:?} {}", write.verb, write.kind.resource().name))
@@ -104,7 +128,7 @@ impl Checks {
         if own == Phase::Leading {
             let outdated = others.iter().find(|(pod, phase)| {
                 let revision = pod.label("controller-revision-hash");
-                let stays = ordinal(pod).is_some_and(|o| o < wanted);
+                let stays = ordinal(pod.name()).is_some_and(|o| o < wanted);
                 stays
                     && serves(phase)
                     && !pod.is_terminating()
@@ -113,7 +137,7 @@ impl Checks {
             });
             let up_to_date = before.label("controller-revision-hash") == update_revision;
             // A leader that is about to leave steps down whatever else is due.
-            let leaves = ordinal(before).is_some_and(|o| o >= wanted);
+            let leaves = ordinal(before.name()).is_some_and(|o| o >= wanted);
             if let (Some((other, _)), false) = (outdated, up_to_date || leaves) {
                 let text = format!(
                     "the leader, before {}, which was outdated too",
@@ -200,7 +224,11 @@ impl Checks {
             ..
         } = *sight;
         let seen = machines.zoo.violations();
-        for violation in &seen[self.servers..] {
+        self.order.look(sight);
+        for violation in seen[self.servers..]
+            .iter()
+            .filter(|_| !self.servers_excused)
+        {
             self.violations.push(format!(
                 "{:?}: {:?}: {}",
                 violation.at, violation.kind, violation.text
@@ -245,12 +273,13 @@ impl Checks {
     }
 }
 
-fn ordinal(pod: &Object) -> Option<u16> {
-    pod.name().rsplit('-').next()?.parse().ok()
+/// The ordinal in a pod's name.
+fn ordinal(pod: &str) -> Option<u16> {
+    pod.rsplit('-').next()?.parse().ok()
 }
 
 fn id_of(pod: &Object) -> Option<ServerId> {
-    ordinal(pod).map(|ordinal| ServerId(ordinal + 1))
+    ordinal(pod.name()).map(|ordinal| ServerId(ordinal + 1))
 }
 
 /// The list that a pod's server judges quorums by.

@@ -3,7 +3,7 @@
 mod prepare;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ pub struct Kubelets {
     sandboxes: BTreeMap<String, Sandbox>,
     /// By claim uid.
     disks: BTreeMap<String, DiskId>,
+    /// Pods, by uid, in which a container beside the server's does not run.
+    beside: BTreeSet<String>,
     addresses: u32,
     rng: fastrand::Rng,
 }
@@ -93,6 +95,7 @@ impl Kubelets {
             nodes: vec![Node::default(); nodes],
             sandboxes: BTreeMap::new(),
             disks: BTreeMap::new(),
+            beside: BTreeSet::new(),
             addresses: 0,
             rng: fastrand::Rng::with_seed(seed),
         }
@@ -171,6 +174,11 @@ impl Kubelets {
             }
             sandbox.written = Value::Null;
         }
+    }
+
+    /// A container beside the server's does not run any more in this pod.
+    pub fn fail_beside(&mut self, uid: &str) {
+        self.beside.insert(uid.to_owned());
     }
 
     /// The process of a pod's container ends at once, as when it runs out of memory.
@@ -273,7 +281,7 @@ impl Kubelets {
         match self.nodes[sandbox.node].lost {
             Some(since) if now >= since + NODE_GRACE => {
                 sandbox.ready = false;
-                write_status(store, &mut sandbox, true);
+                write_status(store, &mut sandbox, true, false);
             }
             Some(_) => {}
             None => {
@@ -286,7 +294,8 @@ impl Kubelets {
                 } else {
                     self.run(now, store, zoo, &mut sandbox, pod);
                 }
-                write_status(store, &mut sandbox, false);
+                let beside = self.beside.contains(pod.uid());
+                write_status(store, &mut sandbox, false, beside);
             }
         }
         self.sandboxes.insert(pod.uid().to_owned(), sandbox);

@@ -10,5 +10,6 @@ pub mod controllers;
 pub mod kubelet;
 pub mod life;
 pub mod requests;
+pub mod script;
 pub mod stops;
 pub mod zookeeper;

@@ -1,6 +1,7 @@
 //! One life of an ensemble: it is created, things happen to it, and in the end it has to be as asked for.
 
 mod acting;
+mod scripted;
 mod undo;
 mod webhooks;
 
@@ -16,11 +17,12 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::acts::{Act, choose};
+use crate::acts::choose;
 use crate::api_server::Kind;
 use crate::checks::{Checks, Sight};
 use crate::cluster::{Cluster, ENSEMBLE, NAME, NAMESPACE};
 use crate::requests::{Requests, Trouble};
+use crate::script::Script;
 use crate::zookeeper::ProcessId;
 
 /// How often the world moves on.
@@ -42,8 +44,8 @@ pub struct Options {
     pub without: Vec<usize>,
     /// The safety rules that the operator keeps.
     pub rules: Rules,
-    /// Only these acts, instead of chosen ones.
-    pub acts: Option<Vec<(Duration, Act)>>,
+    /// What happens, instead of chosen acts.
+    pub script: Option<Script>,
 }
 
 /// How a life went.
@@ -91,6 +93,7 @@ struct Life {
     lost_disk: Option<Duration>,
     /// The servers of an ensemble that was deleted with its data: what they still acknowledge is lost.
     deleted: Vec<ProcessId>,
+    remembered: scripted::Remembered,
 }
 
 /// The end of something that lasts.
@@ -117,7 +120,10 @@ pub async fn live(options: &Options) -> Story {
     let size = [1, 3, 3, 3, 5, 5][rng.usize(0..6)];
     let deletes = rng.u8(0..3) == 0;
     let replicas = if rng.u8(0..4) == 0 { 2 } else { 1 };
-    let chosen = choose(&mut rng, size);
+    if let Some(script) = &options.script {
+        return scripted::follow(options, script, rng).await;
+    }
+    let acts = choose(&mut rng, size);
     // The operators' clocks may differ from the cluster's.
     let ahead = if rng.u8(0..3) == 0 {
         rng.i64(-120..=120)
@@ -125,7 +131,6 @@ pub async fn live(options: &Options) -> Story {
         0
     };
     bellwether_virtual_time::set_ahead(ahead);
-    let acts = options.acts.clone().unwrap_or(chosen);
     let mut life = Life::new(options, size, deletes);
     life.story.acts = acts.len();
     if ahead != 0 {
@@ -171,7 +176,7 @@ impl Life {
         ));
         let policy = if deletes { "Delete" } else { "Retain" };
         let mut spec = json!({ "replicas": size, "storage": { "reclaimPolicy": policy } });
-        if options.seed % 3 == 0 {
+        if options.seed.is_multiple_of(3) {
             unusual_amounts(&mut spec);
         }
         Self {
@@ -193,6 +198,7 @@ impl Life {
             old_status: None,
             lost_disk: None,
             deleted: Vec::new(),
+            remembered: scripted::Remembered::default(),
         }
     }
 
@@ -327,6 +333,7 @@ impl Life {
         let cluster = self.cluster.clone();
         let mut machines = cluster.machines();
         let wanted = self.spec["replicas"].as_u64();
+        let sent = self.trouble().sent.clone();
         let sight = Sight {
             now,
             machines: &machines,
@@ -335,9 +342,9 @@ impl Life {
             update_revision: update,
             deletes_volumes: self.deletes,
             wanted: wanted.and_then(|r| u16::try_from(r).ok()).unwrap_or(0),
+            sent: &sent,
         };
-        let operators = writes.iter().filter(|w| w.actor.starts_with("operator-"));
-        self.checks.writes(&sight, operators);
+        self.checks.writes(&sight, &writes);
         self.checks.look(&sight);
         let happenings = machines.zoo.take_happenings();
         drop(machines);

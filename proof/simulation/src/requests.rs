@@ -1,10 +1,12 @@
 //! What becomes of the operators' requests to the API server.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::api_server::{After, Answer, Before, Call, Faults, Kind, Then};
+use tokio::time::Instant;
+
+use crate::api_server::{Action, After, Answer, Before, Call, Faults, Kind, Then};
 use crate::stops::Stops;
 
 /// What goes wrong now.
@@ -28,6 +30,40 @@ pub struct Trouble {
     pub holder: Option<String>,
     /// What operators sent although another one had taken the lease.
     pub strays: Vec<String>,
+    /// What is held up.
+    pub held: Vec<Held>,
+    /// When the last write of an object was sent: by operator, resource and name.
+    pub sent: BTreeMap<(String, String, String), Duration>,
+}
+
+/// Requests that are held up on their way, or their answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The resource, in the plural.
+    pub resource: &'static str,
+    /// What is asked for; anything if it is not said.
+    pub action: Option<Action>,
+    /// Whether the answer is held up, and not the request.
+    pub answer: bool,
+    /// For how long.
+    pub time: Duration,
+    /// How many more of them.
+    pub count: u16,
+}
+
+impl Trouble {
+    /// How long this request, or its answer, is held up.
+    fn hold_up(&mut self, call: &Call, answer: bool) -> Option<Duration> {
+        let same = |held: &&mut Held| {
+            held.count > 0
+                && held.answer == answer
+                && held.resource == call.kind.resource().plural
+                && held.action.is_none_or(|action| action == call.action)
+        };
+        let held = self.held.iter_mut().find(same)?;
+        held.count -= 1;
+        Some(held.time)
+    }
 }
 
 /// The requests' way through the trouble.
@@ -36,6 +72,7 @@ pub struct Requests {
     trouble: Arc<Mutex<Trouble>>,
     stops: Stops,
     rng: fastrand::Rng,
+    begin: Instant,
 }
 
 impl Requests {
@@ -46,6 +83,7 @@ impl Requests {
             trouble,
             stops,
             rng,
+            begin: Instant::now(),
         }
     }
 }
@@ -72,12 +110,16 @@ impl Faults for Requests {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if !call.action.is_read() {
             trouble.judge(call);
+            let resource = call.kind.resource().plural.to_owned();
+            let key = (call.client.to_string(), resource, call.name.clone());
+            trouble.sent.insert(key, self.begin.elapsed());
         }
     }
 
     fn before(&mut self, call: &Call) -> Before {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let delay = Duration::from_micros(self.rng.u64(300..4000));
+        let delay = trouble.hold_up(call, false).unwrap_or(delay);
         if call.action.is_read() {
             trouble.reads += 1;
         }
@@ -96,6 +138,7 @@ impl Faults for Requests {
     fn after(&mut self, call: &Call, code: u16) -> After {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let delay = Duration::from_micros(self.rng.u64(100..1000));
+        let delay = trouble.hold_up(call, true).unwrap_or(delay);
         let mut answer = Answer::Deliver;
         if call.kind == Kind::LEASE && !call.action.is_read() && code < 300 {
             trouble.holder = Some(call.client.to_string());

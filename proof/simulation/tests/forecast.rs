@@ -31,7 +31,7 @@ fn live(seed: u64, changes: [&Value; 2]) -> Story {
 
 /// What happened to pods from the second change on, and who led: before it, and after each election since.
 fn happened(story: &Story) -> (Vec<String>, Vec<ServerId>) {
-    let is_change = |line: &String| line.contains(" ACT 1: ");
+    let is_change = |line: &String| line.contains(" DEED Spec(");
     let change = story.lines.iter().position(is_change).unwrap();
     let (before, after) = story.lines.split_at(change);
     let elected = |line: &String| {

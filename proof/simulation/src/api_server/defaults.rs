@@ -246,7 +246,7 @@ fn canonical(text: &str) -> Option<String> {
     let nanos = (product % below == 0).then(|| product / below)?;
     let shortened = |mut value: u128, base: u128, suffixes: &[&str]| {
         let mut at = 0;
-        while value > 0 && value % base == 0 && at + 1 < suffixes.len() {
+        while value > 0 && value.is_multiple_of(base) && at + 1 < suffixes.len() {
             (value, at) = (value / base, at + 1);
         }
         format!("{value}{}", suffixes[at])

@@ -16,8 +16,8 @@ pub(super) fn other_containers(pod: &Object) -> Vec<String> {
 }
 
 /// Writes what is to be seen of a pod, if it is different from what was written last.
-pub(super) fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool) {
-    let ready = sandbox.ready && !lost;
+pub(super) fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool, beside: bool) {
+    let ready = sandbox.ready && !lost && !beside;
     let (init, server) = match &sandbox.stage {
         Stage::Creating(_) => (
             waiting("PodInitializing", ""),
@@ -56,6 +56,11 @@ pub(super) fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool)
         }
         Stage::Ending(_) => ended(),
         _ => waiting("PodInitializing", ""),
+    };
+    // One of them fails, where a script says so.
+    let other = match beside {
+        true => failed("CrashLoopBackOff", "the container ended"),
+        false => other,
     };
     let others = sandbox.others.iter().map(|name| named(name, other.clone()));
     let containers: Vec<Value> = others.chain([named(CONTAINER, server)]).collect();

@@ -15,7 +15,7 @@ use crate::zookeeper::Phase;
 const OTHER_IMAGE: &str = "mirror.example/zookeeper:3.9.5";
 
 impl Life {
-    fn pod(ordinal: u16) -> String {
+    pub(super) fn pod(ordinal: u16) -> String {
         format!("{NAME}-{ordinal}")
     }
 
@@ -28,7 +28,7 @@ impl Life {
             .update("user", Kind::STATEFUL_SET, target, change);
     }
 
-    fn delete(&self, kind: Kind, name: &str, options: &Delete) -> bool {
+    pub(super) fn delete(&self, kind: Kind, name: &str, options: &Delete) -> bool {
         let target = (NAMESPACE, name);
         self.cluster
             .api
@@ -80,12 +80,6 @@ impl Life {
                 self.spec["image"] = json!("zookeeper:missing");
                 self.apply();
                 self.later(time, Later::GoodImage);
-            }
-            Act::Apply(fields) => {
-                for (field, value) in fields.as_object().into_iter().flatten() {
-                    self.spec[field] = value.clone();
-                }
-                self.apply();
             }
             Act::ResizeWith(size, change) => {
                 let before = self.spec["replicas"].clone();

@@ -1,0 +1,224 @@
+//! Following a script.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether_api::labels;
+use bellwether_ensemble::desired::bootstrap_config_map;
+use serde_json::Value;
+
+use super::{Life, Options, Story};
+use crate::api_server::{Delete, Kind, Object};
+use crate::cluster::{NAME, NAMESPACE};
+use crate::script::{Condition, Deed, Line, Script};
+use crate::zookeeper::Phase;
+
+/// What a script remembers.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    template: Value,
+    pods: BTreeMap<String, String>,
+}
+
+/// Lives through a life as it is written down.
+pub(super) async fn follow(options: &Options, script: &Script, mut rng: fastrand::Rng) -> Story {
+    let policy = &script.spec["storage"]["reclaimPolicy"];
+    let mut life = Life::new(options, 3, *policy == "Delete");
+    life.spec = script.spec.clone();
+    for _ in 0..script.operators {
+        life.start_operator();
+    }
+    life.apply();
+    for (number, line) in script.lines.iter().enumerate() {
+        match line.clone() {
+            Line::Act(act) => life.act(&mut rng, number, act),
+            Line::Deed(deed) => life.deed(deed),
+            Line::Pause(time) => life.go_on(time).await,
+            Line::Await(condition, time) => life.wait_for(&condition, time).await,
+        }
+        if !life.story.violations.is_empty() {
+            return life.finish();
+        }
+    }
+    if script.ends_as_asked {
+        life.end().await;
+    }
+    life.finish()
+}
+
+impl Life {
+    async fn wait_for(&mut self, condition: &Condition, time: Duration) {
+        let until = self.cluster.now() + time;
+        while !self.is(condition) && self.story.violations.is_empty() {
+            if self.cluster.now() >= until {
+                let status = self.last_message.clone();
+                return self.violate(format!(
+                    "{:?}: {condition:?} did not come within {time:?}; the status was \"{status}\"",
+                    self.cluster.now()
+                ));
+            }
+            self.tick().await;
+        }
+        self.tell(&format!("SEEN {condition:?}"));
+    }
+
+    fn deed(&mut self, deed: Deed) {
+        self.tell(&format!("DEED {deed:?}"));
+        match deed {
+            Deed::Spec(change) => {
+                merge(&mut self.spec, change);
+                self.deletes = self.spec["storage"]["reclaimPolicy"] == "Delete";
+                self.apply();
+            }
+            Deed::HoldUp(held) => self.trouble().held.push(held),
+            Deed::LoseClaim(ordinal) => {
+                let now = Delete::default();
+                self.delete(Kind::CLAIM, &format!("data-{NAME}-{ordinal}"), &now);
+                self.delete(Kind::POD, &Self::pod(ordinal), &now);
+            }
+            Deed::Remember => {
+                let set = self.set();
+                let template = set.map(|set| set["spec"]["template"].clone());
+                let pods = self.pods();
+                let uids = pods
+                    .iter()
+                    .map(|p| (p.name().to_owned(), p.uid().to_owned()));
+                self.remembered = Remembered {
+                    template: template.unwrap_or_default(),
+                    pods: uids.collect(),
+                };
+            }
+            Deed::Undo => {
+                let template = self.remembered.template.clone();
+                self.edit_set(|set| set["spec"]["template"] = template);
+            }
+            Deed::FailBeside(ordinal) => {
+                if let Some(pod) = self.pod_of(ordinal) {
+                    self.cluster.machines().kubelets.fail_beside(pod.uid());
+                }
+            }
+            Deed::StartOperator => self.start_operator(),
+        }
+    }
+
+    fn set(&self) -> Option<Arc<Object>> {
+        let store = self.cluster.api.store();
+        store.get(Kind::STATEFUL_SET, NAMESPACE, NAME).cloned()
+    }
+
+    fn pods(&self) -> Vec<Arc<Object>> {
+        let store = self.cluster.api.store();
+        store.list(Kind::POD, Some(NAMESPACE)).cloned().collect()
+    }
+
+    fn pod_of(&self, ordinal: u16) -> Option<Arc<Object>> {
+        let store = self.cluster.api.store();
+        let pod = store.get(Kind::POD, NAMESPACE, &Self::pod(ordinal));
+        pod.cloned()
+    }
+
+    fn phase(&self, ordinal: u16) -> Phase {
+        let pod = self.pod_of(ordinal);
+        let machines = self.cluster.machines();
+        let process = pod.and_then(|pod| machines.kubelets.process_of(pod.uid()));
+        process.map_or(Phase::Down, |process| machines.zoo.phase(process))
+    }
+
+    fn is(&self, condition: &Condition) -> bool {
+        let serves = |o: u16| matches!(self.phase(o), Phase::Leading | Phase::Following);
+        let voters = |object: &Value| object["annotations"][labels::VOTERS].clone();
+        let update = || {
+            let set = self.set()?;
+            let seen = set["status"]["observedGeneration"] == set["metadata"]["generation"];
+            let update = set["status"]["updateRevision"].as_str().filter(|_| seen);
+            update.map(str::to_owned)
+        };
+        let newest =
+            |pod: &Object, update: &str| pod.label("controller-revision-hash") == Some(update);
+        match condition {
+            Condition::AsAsked => self.is_as_asked(),
+            Condition::Template(list) => self
+                .set()
+                .is_some_and(|set| voters(&set["spec"]["template"]["metadata"]) == *list),
+            Condition::ServesWith(ordinal, list) => {
+                let pod = self.pod_of(*ordinal);
+                serves(*ordinal) && pod.is_some_and(|pod| voters(&pod["metadata"]) == *list)
+            }
+            Condition::Serves(ordinal) => serves(*ordinal),
+            Condition::Down(ordinal) => self.phase(*ordinal) == Phase::Down,
+            Condition::Looks(ordinal) => matches!(
+                self.phase(*ordinal),
+                Phase::Loading | Phase::Looking | Phase::Discovery
+            ),
+            Condition::Copies(ordinal) => matches!(
+                self.phase(*ordinal),
+                Phase::Synchronizing { bytes_left } if bytes_left > 0
+            ),
+            Condition::Leads(ordinal) => self.phase(*ordinal) == Phase::Leading,
+            Condition::TwoLead => {
+                let leads = |o: &u16| self.phase(*o) == Phase::Leading;
+                (0..7).filter(leads).count() > 1
+            }
+            Condition::UpToDate(ordinal) => {
+                let pod = self.pod_of(*ordinal).zip(update());
+                serves(*ordinal) && pod.is_some_and(|(pod, update)| newest(&pod, &update))
+            }
+            Condition::Outdated => {
+                update().is_some_and(|update| self.pods().iter().any(|pod| !newest(pod, &update)))
+            }
+            Condition::Failing(ordinal) => self.pod_of(*ordinal).is_some_and(|pod| {
+                let state = &pod["status"]["containerStatuses"][0]["state"];
+                state["waiting"]["reason"]
+                    .as_str()
+                    .is_some_and(|reason| reason.ends_with("BackOff"))
+            }),
+            Condition::PermissionClosed => {
+                let store = self.cluster.api.store();
+                let map = store.get(Kind::CONFIG_MAP, NAMESPACE, &bootstrap_config_map(NAME));
+                map.is_some_and(|map| {
+                    let initialize = map["data"]["initialize"].as_str();
+                    initialize.unwrap_or_default().is_empty()
+                })
+            }
+            Condition::SamePods => {
+                let pods = self.pods();
+                let uids = pods
+                    .iter()
+                    .map(|p| (p.name().to_owned(), p.uid().to_owned()));
+                uids.collect::<BTreeMap<_, _>>() == self.remembered.pods
+            }
+            Condition::Claims(count) => {
+                let store = self.cluster.api.store();
+                (0..*count).all(|ordinal| {
+                    let name = format!("data-{NAME}-{ordinal}");
+                    let claim = store.get(Kind::CLAIM, NAMESPACE, &name);
+                    claim.is_some_and(|claim| !claim.is_terminating())
+                })
+            }
+            Condition::Reason(reason) => {
+                let store = self.cluster.api.store();
+                let ensemble = store.get(Kind::ENSEMBLE, NAMESPACE, NAME);
+                ensemble.is_some_and(|ensemble| {
+                    let conditions = ensemble["status"]["conditions"].as_array();
+                    conditions
+                        .into_iter()
+                        .flatten()
+                        .any(|c| c["reason"] == *reason)
+                })
+            }
+        }
+    }
+}
+
+/// Puts the fields of `change` into `spec`.
+fn merge(spec: &mut Value, change: Value) {
+    match (spec, change) {
+        (Value::Object(spec), Value::Object(change)) => {
+            for (key, value) in change {
+                merge(spec.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (spec, change) => *spec = change,
+    }
+}

@@ -1,0 +1,137 @@
+//! What each rule of the planner keeps from happening.
+
+use bellwether_ensemble::rules::Rule;
+use bellwether_simulation::acts::Act;
+use bellwether_simulation::script::{Condition, Deed, Line};
+use serde_json::json;
+
+use super::{Scenario, act, configure, members, pause, script, seconds, spec, until};
+
+/// Every one of them.
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        Scenario {
+            name: "roll",
+            about: "the leader is restarted before others, and has to be replaced twice",
+            guards: &[&[Rule::LeaderLast]],
+            script: script(1, members(3), vec![configure(5000), pause(2)]),
+        },
+        Scenario {
+            name: "restarted-member-cannot-join",
+            about: "a member that was restarted looks for a leader, and the next one is restarted meanwhile",
+            guards: &[&[Rule::JoinedFirst], &[Rule::OneAtATime]],
+            script: script(
+                1,
+                members(5),
+                vec![
+                    configure(5000),
+                    until(Condition::Down(0)),
+                    until(Condition::Looks(0)),
+                    act(Act::Cut(0, 4, seconds(30))),
+                    act(Act::Cut(0, 3, seconds(30))),
+                    pause(40),
+                ],
+            ),
+        },
+        Scenario {
+            name: "growth",
+            about: "a newcomer votes with an empty disk where the others have the data",
+            guards: &[&[Rule::EmptyDisksDoNotVote]],
+            script: script(1, members(3), vec![spec(members(5)), pause(2)]),
+        },
+        Scenario {
+            name: "growth-from-one",
+            about: "servers judge by lists that need not share a voter",
+            guards: &[&[Rule::SmallSteps]],
+            script: script(1, members(1), vec![spec(members(7)), pause(2)]),
+        },
+        Scenario {
+            name: "shrink",
+            about: "a member that leaves is deleted while others still count its vote",
+            guards: &[&[Rule::LeaverGoesLast], &[Rule::LeaverStepsDown]],
+            script: script(1, members(5), vec![spec(members(3)), pause(2)]),
+        },
+        Scenario {
+            name: "template-undone-over-several-steps",
+            about: "somebody puts a pod template back that names a server list of several steps ago",
+            guards: &[&[Rule::TakeBack]],
+            script: script(
+                1,
+                members(3),
+                vec![
+                    Line::Deed(Deed::Remember),
+                    spec(members(5)),
+                    pause(2),
+                    until(Condition::AsAsked),
+                    Line::Deed(Deed::Undo),
+                    pause(5),
+                    until(Condition::AsAsked),
+                ],
+            ),
+        },
+        Scenario {
+            name: "old-leader-does-not-know",
+            about: "a leader that was cut off still says that it leads beside the new one, and a member is \
+                    restarted",
+            guards: &[&[Rule::OneLeader]],
+            script: script(
+                1,
+                json!({ "replicas": 5, "config": { "syncLimit": 50 } }),
+                vec![
+                    until(Condition::Leads(4)),
+                    spec(json!({ "config": { "syncLimit": 2 } })),
+                    until(Condition::Outdated),
+                    until(Condition::UpToDate(0)),
+                    until(Condition::UpToDate(1)),
+                    until(Condition::UpToDate(2)),
+                    spec(json!({ "paused": true })),
+                    act(Act::Crash(3)),
+                    pause(1),
+                    until(Condition::Looks(3)),
+                    act(Act::Crash(3)),
+                    until(Condition::Failing(3)),
+                    act(Act::Cut(4, 0, seconds(90))),
+                    act(Act::Cut(4, 1, seconds(90))),
+                    act(Act::Cut(4, 2, seconds(90))),
+                    until(Condition::TwoLead),
+                    pause(3),
+                    spec(json!({ "paused": false })),
+                    pause(20),
+                ],
+            ),
+        },
+        Scenario {
+            name: "operator-can-ask-nobody",
+            about: "members that do not answer the operator count as ones without a vote, and are restarted",
+            guards: &[&[Rule::IdleIsKnown]],
+            script: script(
+                1,
+                members(3),
+                vec![
+                    act(Act::DeafOperator(seconds(60))),
+                    pause(4),
+                    configure(5000),
+                    pause(20),
+                ],
+            ),
+        },
+        Scenario {
+            name: "leavers-volume-while-another-is-away",
+            about: "the volume of a member that left is deleted while one that stays does not serve",
+            guards: &[&[Rule::DeleteLeaversOnly]],
+            script: script(
+                1,
+                members(5),
+                vec![
+                    spec(members(3)),
+                    pause(2),
+                    until(Condition::AsAsked),
+                    act(Act::LoseNode(1, seconds(90))),
+                    pause(10),
+                    spec(json!({ "storage": { "reclaimPolicy": "Delete" } })),
+                    pause(40),
+                ],
+            ),
+        },
+    ]
+}
