@@ -138,6 +138,8 @@ mod tests {
         assert_eq!(found(&[(1, &other), (2, &longer), (3, "anything")]), []);
         let update = "update Pod zk-2 in StatefulSet zk successful";
         assert_eq!(found(&[(7, QUOTA), (8, update)]).len(), 1);
+        let odd = "create Pod zk-2 in StatefulSet zk in other words";
+        assert_eq!(found(&[(7, QUOTA), (8, odd)]).len(), 1);
         let update = QUOTA.replace("create", "update");
         assert_eq!(found(&[(7, &update)]), []);
     }

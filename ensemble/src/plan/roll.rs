@@ -11,8 +11,6 @@
 //! 5. The leader, when nobody else is left. A member of which nothing was heard for long is not waited
 //!    for; the others go on as long as they are a majority of every live list without it.
 
-use bellwether_api::ensemble::MemberRole;
-
 use crate::ids::{ServerId, Voters};
 use crate::observation::{PodState, ServerReport, StatefulSetObservation};
 use crate::plan::report::{Trouble, Verdict, WaitingOn, beside};
@@ -370,9 +368,7 @@ fn verdict(view: &View<'_>, member: &Member<'_>, choice: &Choice) -> Verdict {
         });
     }
     match (&member.pod.server, &member.pod.state) {
-        (ServerReport::Serving { role, .. }, _) if *role != MemberRole::Looking => {
-            Verdict::UpToDate
-        }
+        (ServerReport::Serving { .. }, _) => Verdict::UpToDate,
         (_, PodState::Failing { reason, .. }) => {
             Verdict::Waiting(WaitingOn::Other(format!("its pod to run: {reason}")))
         }

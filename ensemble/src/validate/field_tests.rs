@@ -129,6 +129,21 @@ fn an_additional_setting_is_one_line_that_does_not_end_in_a_backslash() {
 }
 
 #[test]
+fn the_annotations_of_a_pod_have_as_many_characters_as_the_api_server_takes() {
+    let with = |characters: usize| {
+        refused(|s| {
+            let annotations = BTreeMap::from([("a".to_owned(), "v".repeat(characters - 1))]);
+            s.pod = Some(Pod {
+                annotations,
+                ..Default::default()
+            });
+        })
+    };
+    assert!(with(256 * 1024).is_empty());
+    assert_eq!(with(256 * 1024 + 1), ["spec.pod.annotations"]);
+}
+
+#[test]
 fn the_version_is_one_of_the_supported_lines() {
     let version = |v: &str| refused(|s| s.version = Some(v.to_owned()));
     for good in ["3.9.5", "3.9.4", "3.8.99"] {

@@ -318,21 +318,18 @@ fn an_empty_member_restarts_once_its_permission_is_written() {
 }
 
 #[test]
-fn a_loss_that_grows_is_another_one_with_the_permitted_members_first() {
-    let mut running = empty(&[2, 3, 4]);
-    let token = token_of(&running);
-    running.ensemble.accept_data_loss = Some(AcceptRequest { token, by: None });
-    permission(&mut running).acceptance = running.plan().accepted;
-    running.ensemble.accept_data_loss = None;
-    running.voter(0).volumes = Some(volumes(false, None));
-    assert!(is_lost(&running));
-    let (_, message) = trouble(&running).unwrap();
-    assert!(
-        message.contains("Then zk-2, zk-0 start(s)")
-            || message.contains("Then zk-0, zk-2 start(s)"),
-        "{message}"
-    );
-    let token = token_of(&running);
-    running.ensemble.accept_data_loss = Some(AcceptRequest { token, by: None });
-    assert_eq!(running.plan().accepted.unwrap().members.to_string(), "1,3");
+fn a_loss_that_grows_is_another_one_with_those_that_were_permitted_first() {
+    for (over, permitted) in [(false, "1,5"), (true, "1,3")] {
+        let mut running = accepted(&[2, 3, 4]);
+        let acceptance = permission(&mut running).acceptance.as_mut().unwrap();
+        acceptance.members = Voters::from_iter([ServerId(5)]);
+        acceptance.over = over;
+        running.voter(0).volumes = Some(volumes(false, None));
+        assert!(is_lost(&running));
+        let token = token_of(&running);
+        running.ensemble.accept_data_loss = Some(AcceptRequest { token, by: None });
+        let accepted = running.plan().accepted.unwrap();
+        assert_eq!(accepted.members.to_string(), permitted, "{over}");
+        assert_eq!(accepted.lost.to_string(), "1,3,4,5");
+    }
 }

@@ -102,6 +102,15 @@ fn observers_that_are_not_as_wanted_give_the_phase_and_the_words() {
 }
 
 #[test]
+fn an_observer_that_starts_is_new_for_a_minute() {
+    for (since, phase) in [(59, Phase::Growing), (60, Phase::Recovering)] {
+        let mut running = Running::new(3, 2);
+        away(running.observer(1), since);
+        assert_eq!(running.report().phase, phase, "{since}");
+    }
+}
+
+#[test]
 fn each_observer_says_what_it_waits_for() {
     type Change = fn(&mut Running);
     let cases: [(&str, Change); 7] = [

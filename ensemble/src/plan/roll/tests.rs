@@ -1,6 +1,8 @@
 //! Which member restarts, and what each of the others waits for.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use bellwether_api::ensemble::MemberRole;
+
 use super::*;
 use crate::plan::example::{
     Running, ago, away, break_probes, claim, fails, first, looks, outdate, runs, serves, silent,

@@ -341,5 +341,6 @@ fn the_first_start_lets_every_member_begin_empty_for_a_while() {
         .find(|o| o.name == "zk-bootstrap")
         .unwrap();
     assert_eq!(permission.body["data"]["initialize"], "1,2,3", "{kinds:?}");
+    assert_eq!(permission.body["data"]["until"], "600");
     assert_eq!(pods(&ensemble, &observation), 3);
 }
