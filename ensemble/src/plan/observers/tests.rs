@@ -8,7 +8,7 @@ use crate::desired::claims::ClaimSizes;
 use crate::desired::config;
 use crate::ids::Voters;
 use crate::observation::ObserversObservation;
-use crate::plan::example::{Running, ago, away, break_probes, outdate, pod, update};
+use crate::plan::example::{Running, ago, away, break_probes, fails, outdate, pod, update};
 
 /// Three voters and two observers that all serve; everything was changed a moment ago, and no pod has
 /// restarted yet.
@@ -360,4 +360,14 @@ fn an_idle_observer_restarts_first_and_says_so() {
         panic!("an observer restarts");
     };
     assert_eq!((uid.as_str(), id), ("uid of zk-observer-0", ServerId(101)));
+}
+
+#[test]
+fn an_observer_that_cannot_run_does_not_stop_the_repair_of_a_voter() {
+    let mut world = changed();
+    update(world.observer(0));
+    fails(world.observer(0), "");
+    assert_eq!(world.restarts(), None);
+    fails(&mut world.observation.pods[0], "");
+    assert_eq!(world.restarts().as_deref(), Some("zk-0"));
 }
