@@ -72,6 +72,9 @@ impl World for Cluster<'_> {
         let api: Api<DynamicObject> = Api::namespaced_with(client, &self.namespace, &resource);
         if self.live(object.kind, &object.name).is_none() {
             refuse_foreign(&api, object).await?;
+            // The process may have been stopped since the executor asked, and a creation has no
+            // precondition that would refuse what another replica has overtaken.
+            self.may_act()?;
         }
         let what = format!("{:?} {}", object.kind, object.name);
         let written = match object.write {

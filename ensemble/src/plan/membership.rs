@@ -45,7 +45,7 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     let takes_back = checked && view.rules.keep(Rule::TakeBack);
     if let Some(voters) = taken_back(view, &wanted).filter(|_| takes_back) {
         change.voters = voters.clone();
-        change.initialize = None;
+        change.initialize = newcomer_of(view, voters);
         change.replicas = replicas(view, set, &change.voters);
         return change;
     }
@@ -65,8 +65,8 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
                 change.initialize = view.template.initialize;
             }
         } else if let Some(back) = turn_round(view, &wanted) {
+            change.initialize = newcomer_of(view, &back);
             change.voters = back;
-            change.initialize = None;
         }
     }
     if let Err(unsafe_voters) = may_become_live(view.live.iter().copied(), &change.voters)
@@ -147,6 +147,17 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
             change.initialize = None;
         }
     }
+}
+
+/// The newcomer that initializes its empty disk under a list that members run already. To return to the
+/// step from one member to two is to go on with it: without the permission the newcomer would not vote, and
+/// member 1, restarted into the list of two, could not lead.
+fn newcomer_of(view: &View<'_>, voters: &Voters) -> Option<ServerId> {
+    let members = view.members.values();
+    let mut revisions = members.filter_map(|m| m.pod.revision.as_ref());
+    revisions
+        .find(|r| r.voters == *voters && r.initialize.is_some())?
+        .initialize
 }
 
 /// The set that the unfinished step came from, if the target lies in that direction by now.

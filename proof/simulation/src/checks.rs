@@ -54,8 +54,17 @@ pub struct Sight<'a> {
     pub deletes_volumes: bool,
     /// The size that the user asks for.
     pub wanted: u16,
+    /// How many pods the StatefulSet's controller keeps.
+    pub replicas: u16,
     /// When the last write of an object was sent: by operator, resource and name.
     pub sent: &'a BTreeMap<(String, String, String), Duration>,
+}
+
+impl Sight<'_> {
+    /// Whether the pod of this name is made again when it is gone. One of a member that left is not.
+    fn returns(&self, pod: &str) -> bool {
+        ordinal(pod).is_some_and(|ordinal| ordinal < self.replicas)
+    }
 }
 
 impl Checks {
@@ -169,7 +178,8 @@ impl Checks {
                     list.contains(id) && can_join(id, &list, &others_serving, leader)
                 })
             };
-            let mut down = self.restarted.iter().filter(|other| **other != name);
+            let returning = self.restarted.iter().filter(|other| sight.returns(other));
+            let mut down = returning.filter(|other| **other != name);
             if let Some(other) = down.find(waits) {
                 self.violations.push(say(format!(
                     "while {other}, which it restarted before, did not serve"
@@ -249,7 +259,8 @@ impl Checks {
             })
         };
         let gone = |name: &String| pods.iter().all(|p| p.name() != name);
-        self.restarted.retain(|name| gone(name) || !serving(name));
+        self.restarted
+            .retain(|name| sight.returns(name) && (gone(name) || !serving(name)));
         let Some(ensemble) = ensemble else { return };
         let says_ready = ensemble["status"]["phase"] == "Ready";
         let leads = !machines.zoo.leaders_that_can_commit(ENSEMBLE).is_empty();

@@ -332,7 +332,12 @@ impl Life {
             .and_then(|s| s["status"]["updateRevision"].as_str());
         let cluster = self.cluster.clone();
         let mut machines = cluster.machines();
-        let wanted = self.spec["replicas"].as_u64();
+        let size = |value: &Value| {
+            value
+                .as_u64()
+                .and_then(|r| u16::try_from(r).ok())
+                .unwrap_or(0)
+        };
         let sent = self.trouble().sent.clone();
         let sight = Sight {
             now,
@@ -341,7 +346,8 @@ impl Life {
             pods: &pods,
             update_revision: update,
             deletes_volumes: self.deletes,
-            wanted: wanted.and_then(|r| u16::try_from(r).ok()).unwrap_or(0),
+            wanted: size(&self.spec["replicas"]),
+            replicas: set.as_ref().map_or(0, |s| size(&s["spec"]["replicas"])),
             sent: &sent,
         };
         self.checks.writes(&sight, &writes);

@@ -49,7 +49,7 @@ impl Order {
         if write.kind == Kind::LEASE {
             return None;
         }
-        let wrong = self.without_lease(sight.now, write);
+        let wrong = self.without_lease(sight, write);
         let wrong = wrong.or_else(|| self.late(sight, write));
         wrong.or_else(|| match (write.verb, write.kind) {
             (Verb::Delete, Kind::POD) => self.restart(sight, write),
@@ -59,13 +59,14 @@ impl Order {
         })
     }
 
-    fn without_lease(&self, now: Duration, write: &Write) -> Option<String> {
+    /// A write that was made long after the lease was renewed. That nothing is sent after another replica took
+    /// the lease is judged where requests are made, since a stopped process may hold one up on its way.
+    fn without_lease(&self, sight: &Sight<'_>, write: &Write) -> Option<String> {
         let (holder, renewed) = &self.lease;
-        if *holder != *write.actor {
-            return Some(format!("without the lease, which {holder:?} held"));
-        }
-        let since = now.saturating_sub(*renewed);
-        (since > LEASE).then(|| format!("{since:?} after it had renewed the lease"))
+        let asked = sent(sight, write).unwrap_or(sight.now);
+        let since = asked.saturating_sub(*renewed);
+        (*holder == *write.actor && since > LEASE)
+            .then(|| format!("{since:?} after it had renewed the lease"))
     }
 
     /// A request that was long on its way acts on an object that changed meanwhile.
@@ -74,13 +75,7 @@ impl Order {
             Kind::STATEFUL_SET | Kind::POD | Kind::CLAIM => write.verb != Verb::Create,
             _ => write.name == bootstrap_config_map(NAME),
         };
-        let resource = write.kind.resource().plural;
-        let key = (
-            write.actor.to_string(),
-            resource.to_owned(),
-            write.name.clone(),
-        );
-        let sent = *sight.sent.get(&key).filter(|_| guarded)?;
+        let sent = sent(sight, write).filter(|_| guarded)?;
         let changed = *self.changed.get(&(write.kind, write.name.clone()))?;
         (changed > sent + LOOK).then(|| "which had changed since that was asked for".to_owned())
     }
@@ -213,4 +208,11 @@ fn leaver(sight: &Sight<'_>, write: &Write) -> Option<String> {
         "and gave up a pod whose vote {} counts",
         pod.name()
     ))
+}
+
+/// When an operator made this write, or its last one of the same object.
+fn sent(sight: &Sight<'_>, write: &Write) -> Option<Duration> {
+    let resource = write.kind.resource().plural.to_owned();
+    let key = (write.actor.to_string(), resource, write.name.clone());
+    sight.sent.get(&key).copied()
 }

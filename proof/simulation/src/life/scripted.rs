@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bellwether_api::labels;
 use bellwether_ensemble::desired::bootstrap_config_map;
+use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::Value;
 
 use super::{Life, Options, Story};
@@ -168,10 +169,12 @@ impl Life {
                 update().is_some_and(|update| self.pods().iter().any(|pod| !newest(pod, &update)))
             }
             Condition::Failing(ordinal) => self.pod_of(*ordinal).is_some_and(|pod| {
-                let state = &pod["status"]["containerStatuses"][0]["state"];
-                state["waiting"]["reason"]
-                    .as_str()
-                    .is_some_and(|reason| reason.ends_with("BackOff"))
+                let containers = pod["status"]["containerStatuses"].as_array();
+                let mut containers = containers.into_iter().flatten();
+                let server = containers.find(|c| c["name"] == CONTAINER);
+                let waiting = server.map(|server| &server["state"]["waiting"]["reason"]);
+                let reason = waiting.and_then(Value::as_str);
+                reason.is_some_and(|reason| reason.ends_with("BackOff"))
             }),
             Condition::PermissionClosed => {
                 let store = self.cluster.api.store();

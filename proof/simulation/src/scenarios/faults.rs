@@ -32,6 +32,23 @@ pub(super) fn all() -> Vec<Scenario> {
             ),
         },
         Scenario {
+            name: "template-undone-in-the-step-to-two",
+            about: "the template of one member is put back before the second member has started, which then has \
+                    no vote in the list of two",
+            guards: &[],
+            script: script(
+                1,
+                members(1),
+                vec![
+                    Line::Deed(Deed::Remember),
+                    spec(members(3)),
+                    until(Condition::Template("1,2")),
+                    Line::Deed(Deed::Undo),
+                    pause(5),
+                ],
+            ),
+        },
+        Scenario {
             name: "set-deleted-by-hand",
             about: "volumes that are to be deleted with the ensemble are deleted with its StatefulSet, or \
                     when somebody scales that",
