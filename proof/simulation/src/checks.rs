@@ -6,13 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_api::labels;
 use bellwether_ensemble::safety::{can_join, holds_majority};
 use bellwether_ensemble::{ServerId, Voters};
+use serde_json::Value;
 
 use crate::api_server::{Kind, Object, Verb, Write};
 use crate::cluster::{ENSEMBLE, Machines, NAME, NAMESPACE};
 use crate::zookeeper::Phase;
-use bellwether_api::labels;
 use order::Order;
 
 /// What is remembered between two looks.
@@ -54,16 +55,19 @@ pub struct Sight<'a> {
     pub deletes_volumes: bool,
     /// The size that the user asks for.
     pub wanted: u16,
-    /// How many pods the StatefulSet's controller keeps.
-    pub replicas: u16,
+    /// The server list of the StatefulSet's pod template.
+    pub template: Option<Voters>,
     /// When the last write of an object was sent: by operator, resource and name.
     pub sent: &'a BTreeMap<(String, String, String), Duration>,
 }
 
 impl Sight<'_> {
-    /// Whether the pod of this name is made again when it is gone. One of a member that left is not.
-    fn returns(&self, pod: &str) -> bool {
-        ordinal(pod).is_some_and(|ordinal| ordinal < self.replicas)
+    /// Whether the member with a pod of this name stays. One that the template's list does not name any more
+    /// is on its way out, and may be leaving because it cannot run.
+    fn stays(&self, pod: &str) -> bool {
+        let id = ordinal(pod).map(|ordinal| ServerId(ordinal + 1));
+        let list = self.template.as_ref();
+        id.is_some_and(|id| list.is_none_or(|list| list.contains(id)))
     }
 }
 
@@ -178,8 +182,8 @@ impl Checks {
                     list.contains(id) && can_join(id, &list, &others_serving, leader)
                 })
             };
-            let returning = self.restarted.iter().filter(|other| sight.returns(other));
-            let mut down = returning.filter(|other| **other != name);
+            let staying = self.restarted.iter().filter(|other| sight.stays(other));
+            let mut down = staying.filter(|other| **other != name);
             if let Some(other) = down.find(waits) {
                 self.violations.push(say(format!(
                     "while {other}, which it restarted before, did not serve"
@@ -260,7 +264,7 @@ impl Checks {
         };
         let gone = |name: &String| pods.iter().all(|p| p.name() != name);
         self.restarted
-            .retain(|name| sight.returns(name) && (gone(name) || !serving(name)));
+            .retain(|name| sight.stays(name) && (gone(name) || !serving(name)));
         let Some(ensemble) = ensemble else { return };
         let says_ready = ensemble["status"]["phase"] == "Ready";
         let leads = !machines.zoo.leaders_that_can_commit(ENSEMBLE).is_empty();
@@ -293,8 +297,8 @@ fn id_of(pod: &Object) -> Option<ServerId> {
     ordinal(pod.name()).map(|ordinal| ServerId(ordinal + 1))
 }
 
-/// The list that a pod's server judges quorums by.
-fn list_of(pod: &Object) -> Option<Voters> {
+/// The list that the server of a pod judges quorums by, or those of the pods of a template.
+pub fn list_of(pod: &Value) -> Option<Voters> {
     let voters = pod["metadata"]["annotations"][labels::VOTERS].as_str();
     voters.and_then(|voters| voters.parse().ok())
 }

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::acts::choose;
 use crate::api_server::Kind;
-use crate::checks::{Checks, Sight};
+use crate::checks::{Checks, Sight, list_of};
 use crate::cluster::{Cluster, ENSEMBLE, NAME, NAMESPACE};
 use crate::requests::{Requests, Trouble};
 use crate::script::Script;
@@ -332,12 +332,7 @@ impl Life {
             .and_then(|s| s["status"]["updateRevision"].as_str());
         let cluster = self.cluster.clone();
         let mut machines = cluster.machines();
-        let size = |value: &Value| {
-            value
-                .as_u64()
-                .and_then(|r| u16::try_from(r).ok())
-                .unwrap_or(0)
-        };
+        let wanted = self.spec["replicas"].as_u64();
         let sent = self.trouble().sent.clone();
         let sight = Sight {
             now,
@@ -346,8 +341,8 @@ impl Life {
             pods: &pods,
             update_revision: update,
             deletes_volumes: self.deletes,
-            wanted: size(&self.spec["replicas"]),
-            replicas: set.as_ref().map_or(0, |s| size(&s["spec"]["replicas"])),
+            wanted: wanted.and_then(|r| u16::try_from(r).ok()).unwrap_or(0),
+            template: set.as_ref().and_then(|s| list_of(&s["spec"]["template"])),
             sent: &sent,
         };
         self.checks.writes(&sight, &writes);
