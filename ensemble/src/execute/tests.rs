@@ -174,7 +174,7 @@ fn no_step_is_taken_in_the_pass_that_writes_a_stateful_set() {
         world.live.extend([live("zk")]);
         world.undone = undone;
         let outcome = run(&mut world, &plan);
-        // What a webhook undid on its way is no change that the step would have to wait for.
+        // A webhook undid the write, so nothing changed, and the step need not wait.
         assert_eq!(outcome.stateful_set_written, !undone);
         assert_eq!(outcome.step.is_some(), undone);
         assert!(!outcome.permission_written);
@@ -231,7 +231,7 @@ fn a_step_is_declined_when_its_facts_have_changed() {
         world.lines[2],
         "declined: the ensemble does not exist any more"
     );
-    // A precondition that no longer holds is no failure of the pass.
+    // The pass succeeds although a precondition of the step does not hold any more.
     let mut world = notes(&plan);
     world.takes = false;
     let outcome = run(&mut world, &plan);

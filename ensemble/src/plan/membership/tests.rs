@@ -62,7 +62,7 @@ fn a_step_is_one_member_and_begins_when_all_claims_carry_it() {
 fn only_the_newcomer_beside_one_member_starts_with_a_vote() {
     assert_eq!(change(&recorded(1, 3)).initialize, Some(ServerId(2)));
     assert_eq!(change(&recorded(2, 3)).initialize, None);
-    // While the list is only recorded nobody may.
+    // While the claims only record the list, no newcomer may start with an empty disk.
     assert_eq!(change(&wanting(1, 3)).initialize, None);
 }
 

@@ -1,4 +1,4 @@
-//! What is said of observers, and the objects that they need.
+//! The report about observers, and the objects that they need.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use super::*;

@@ -94,7 +94,7 @@ fn the_highest_epoch_of_each_voter_that_serves_is_recorded() {
     looks(running.voter(1), 3);
     running.voter(1).volumes = Some(volumes(true, Some(9)));
     assert_eq!(written(&running).epochs.get(&ServerId(2)), Some(&1));
-    // What nobody served in is no record.
+    // Epoch 0, before the first transaction, is not recorded.
     let mut new = Running::new(3, 0);
     for ordinal in 0..3 {
         new.voter(ordinal).volumes = None;

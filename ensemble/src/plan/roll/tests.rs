@@ -180,7 +180,7 @@ fn a_restart_keeps_a_majority_of_those_that_serve() {
     silent(running.voter(1), 60);
     let why = "without it only server(s) 3 of 1,2,3 would serve, and 2 are needed";
     waits(&running, &format!("a majority: {why}"));
-    // Of five, four are enough; the one that is silent comes when nobody else is left.
+    // Four of five members are enough; the silent one restarts after all others.
     let mut running = Running::new(5, 0).outdated();
     silent(running.voter(1), 60);
     assert_eq!(running.restarts().as_deref(), Some("zk-0"));
