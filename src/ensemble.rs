@@ -1,12 +1,12 @@
 //! The controller of `ZooKeeperEnsemble`: one way through, from watch event to status.
 
 mod creation;
+mod durations;
 mod error;
 mod execute;
 mod gather;
 pub(crate) mod members;
 mod publish;
-mod silence;
 mod volumes;
 
 use std::sync::Arc;
@@ -36,10 +36,10 @@ use crate::metrics::Metrics;
 use crate::scoped::api;
 use crate::traces::SPANS;
 use creation::Creation;
+use durations::Durations;
 use error::Error;
 use execute::Outcome;
 use members::Members;
-use silence::Silence;
 
 /// What every reconcile of an ensemble uses.
 pub(crate) struct Context {
@@ -61,8 +61,8 @@ pub(crate) struct Context {
     pub backoff: Backoff,
     /// Why pods are not created.
     pub creation: Creation,
-    /// Since when servers do not answer.
-    pub silence: Silence,
+    /// For how long pods are not ready, and their servers do not answer.
+    pub durations: Durations,
 }
 
 /// The unit of work: an ensemble that may not parse.

@@ -10,6 +10,7 @@ mod cli;
 mod election;
 mod ensemble;
 mod lease;
+mod limited;
 mod log;
 mod metrics;
 mod operator;

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use crate::backoff::Backoff;
 use crate::ensemble::members::Members;
 use crate::lease::{Claim, Holder};
+use crate::limited::limited;
 use crate::metrics::Metrics;
 use crate::{election, ensemble};
 
@@ -62,7 +63,7 @@ impl Operator {
         let metrics = Metrics::new(|registry| elections.register(registry));
         Self {
             settings,
-            client,
+            client: limited(client),
             members,
             metrics,
             elections,
@@ -130,7 +131,7 @@ impl Operator {
             metrics: self.metrics,
             backoff: Backoff::default(),
             creation: Default::default(),
-            silence: Default::default(),
+            durations: Default::default(),
         });
         let mut claim = Claim::new(self.client, &lease_namespace, &lease_name, &identity);
         let controller = async {

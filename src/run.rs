@@ -87,6 +87,9 @@ async fn client() -> anyhow::Result<Client> {
     )?;
     // A request that hangs must not hold up a reconcile for long; the next one asks again.
     config.connect_timeout = Some(Duration::from_secs(5));
+    // An answer that has begun must go on; a watch is sent a bookmark every minute.
+    config.read_timeout = Some(Duration::from_secs(120));
+    config.reset_reader_on_write = true;
     config.default_retry = false;
     Client::try_from(config).context("cannot make a client for the cluster")
 }

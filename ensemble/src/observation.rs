@@ -119,7 +119,8 @@ pub struct PodObservation {
     /// Whether its readiness probe succeeds. The probe fails only after some seconds without a
     /// quorum, so this tells a server that is stuck from one that is in the middle of an election.
     pub ready: bool,
-    /// Since when it is not ready, if it is not.
+    /// Since when it is not ready, if it is not: by the clock that [`Observation::now`] is read from. The operator
+    /// counts from when it first saw that.
     pub unready_since: Option<Timestamp>,
     /// Since when its server has not answered this process of the operator, if it does not.
     pub silent_since: Option<Timestamp>,

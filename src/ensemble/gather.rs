@@ -190,8 +190,9 @@ async fn observe_pods(
         })
     });
     let mut observed = join_all(asked).await;
+    let now = Timestamp::now();
     for pod in &mut observed {
-        pod.silent_since = context.silence.since(pod, Timestamp::now());
+        context.durations.complete(pod, now);
     }
     observed.sort_by_key(|o| o.ordinal);
     observed

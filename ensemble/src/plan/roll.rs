@@ -243,12 +243,13 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
 /// member by the other member's waiting too.
 fn must_initialize(view: &View<'_>) -> Option<ServerId> {
     let newcomer = view.template.initialize.filter(|_| view.may_initialize)?;
-    // For long: a new pod is not ready either.
+    // For long: a new pod is not ready either, and one that copies the other's data is not for minutes.
     let gone = view.gone();
     let stuck = |id: ServerId| {
-        view.members
-            .get(&id)
-            .is_some_and(|m| m.answers() && gone.contains(id) && *m.voters == view.template.voters)
+        view.members.get(&id).is_some_and(|m| {
+            let long = gone.contains(id) && !view.is_joining(m);
+            m.answers() && long && *m.voters == view.template.voters
+        })
     };
     let idle = may_restart_idle(newcomer, &view.serving).is_ok();
     (idle && view.template.voters.iter().all(stuck)).then_some(newcomer)
