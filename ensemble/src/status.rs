@@ -9,7 +9,7 @@ use bellwether_api::labels;
 use crate::ids::Voters;
 use crate::observation::{Acceptance, Observation};
 use crate::plan::growth;
-use crate::plan::report::{Report, Trouble};
+use crate::plan::report::{Availability, Report, Trouble};
 
 /// What the status is made of.
 #[derive(Clone, Copy, Debug)]
@@ -157,22 +157,33 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
         Phase::Ready if report.growing.is_some() => (true, Reason::VolumesGrowing),
         Phase::Ready | Phase::Deleting => (false, Reason::Stable),
     };
-    let available = if report.available {
-        condition(
-            ConditionType::Available,
-            true,
+    let (status, reason, message) = match report.availability() {
+        Availability::Serving => (
+            ConditionStatus::True,
             Reason::QuorumServing,
             "A leader leads a majority; clients can read and write.",
-        )
-    } else {
-        let (reason, message) = if report.leading().len() > 1 {
-            let message = "Two members say that they lead: what clients of one write, those of the other may not see.";
-            (Reason::TwoLeaders, message)
-        } else {
-            let message = "No member leads: clients cannot read or write. Members elect a leader as soon as a majority of them can talk to each other.";
-            (Reason::NoQuorum, message)
-        };
-        condition(ConditionType::Available, false, reason, message)
+        ),
+        Availability::TwoLeaders => (
+            ConditionStatus::False,
+            Reason::TwoLeaders,
+            "Two members say that they lead: what clients of one write, those of the other may not see.",
+        ),
+        Availability::NoQuorum => (
+            ConditionStatus::False,
+            Reason::NoQuorum,
+            "No member leads: clients cannot read or write. Members elect a leader as soon as a majority of them can talk to each other.",
+        ),
+        Availability::Unknown => (
+            ConditionStatus::Unknown,
+            Reason::MembersUnreachable,
+            "The operator cannot ask enough members to know whether one leads. Kubernetes counts them as ready, so clients may be able to read and write.",
+        ),
+    };
+    let available = NewCondition {
+        type_: ConditionType::Available.as_str(),
+        status,
+        reason: reason.as_str(),
+        message: message.to_owned(),
     };
     let failed = failure.map(|f| Trouble {
         reason: Reason::ApplyFailed,

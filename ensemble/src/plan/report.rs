@@ -17,6 +17,7 @@ use crate::plan::membership::Change;
 use crate::plan::roll::Roll;
 use crate::plan::split;
 use crate::plan::view::{Member, View};
+use crate::safety::holds_majority;
 use crate::validate::ValidEnsemble;
 use jiff::SignedDuration;
 
@@ -29,6 +30,20 @@ pub enum Verdict {
     Restart(String),
     /// It has to wait.
     Waiting(WaitingOn),
+}
+
+/// Whether clients can read and write, as far as the operator knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Availability {
+    /// One member leads.
+    Serving,
+    /// More than one member reports that it leads.
+    TwoLeaders,
+    /// No member leads.
+    NoQuorum,
+    /// No leader answers. But members that Kubernetes counts as ready do not answer the operator, and could be a
+    /// majority.
+    Unknown,
 }
 
 /// What a member, or the whole roll, waits for.
@@ -205,8 +220,6 @@ pub struct Report {
     pub observers_wanted: u16,
     /// The revision that new pods get.
     pub revision: Option<Revision>,
-    /// Whether a leader leads a majority.
-    pub available: bool,
     /// Whether every member that does not serve is on its way: its pod is being replaced, or is new.
     pub on_their_way: bool,
     /// What a person has to know.
@@ -228,7 +241,6 @@ impl Report {
             observers: Vec::new(),
             observers_wanted: 0,
             revision: None,
-            available: false,
             on_their_way: false,
             trouble: None,
             growing: None,
@@ -247,6 +259,27 @@ impl Report {
         match self.leading().as_slice() {
             [one] => Some(one),
             _ => None,
+        }
+    }
+
+    /// Whether clients can read and write.
+    pub fn availability(&self) -> Availability {
+        let ids = |chosen: fn(&MemberReport) -> bool| -> Voters {
+            let members = self.members.iter().filter(|m| chosen(m));
+            members.map(|m| m.id).collect()
+        };
+        match self.leading().len() {
+            0 => {}
+            1 => return Availability::Serving,
+            _ => return Availability::TwoLeaders,
+        }
+        let unseen = ids(|m| m.role == MemberRole::Down && m.ready);
+        let serving = ids(|m| m.role.serves());
+        let list = self.revision.as_ref().map(|revision| &revision.voters);
+        let majority = |list| holds_majority(&serving.union(&unseen), list);
+        match !unseen.is_empty() && list.is_some_and(majority) {
+            true => Availability::Unknown,
+            false => Availability::NoQuorum,
         }
     }
 
@@ -366,7 +399,6 @@ pub fn compose(
         observers: Vec::new(),
         observers_wanted: 0,
         revision: Some(revision.clone()),
-        available: view.leader.is_some(),
         on_their_way: view
             .members
             .values()

@@ -20,7 +20,6 @@ impl Report {
         self.observers = observers.collect();
         let wanted = observation.observers.stateful_set.as_ref();
         self.observers_wanted = wanted.map_or(0, |s| s.replicas);
-        self.available = self.leader().is_some();
         let set = observation.stateful_set.as_ref();
         self.revision = set.and_then(|s| s.template.clone());
     }

@@ -258,15 +258,20 @@ fn unrecorded(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         return create(voters, None, 0, closed(observation), message);
     }
     let names: Vec<&str> = observation.claims.iter().map(|c| c.name.as_str()).collect();
+    let count = ordinals.len();
+    // An ensemble of another size can only take them up if they are those of its members.
+    let fits = count % 2 == 1 && ordinals.iter().copied().eq((0..).take(count));
+    let take_up = match fits {
+        true => format!("Set replicas to {count} to take them up, or delete them"),
+        false => "Delete them, if their data is not needed,".to_owned(),
+    };
     Start::Refuse(Trouble {
         reason: Reason::VolumesLeftOver,
         message: format!(
             "volume claims of an earlier ensemble exist ({}), do not say which members it had, and \
-             do not match {} members. Set replicas to {} to take them up, or delete them to start \
-             empty; nothing is created until then.",
+             do not match {} members. {take_up} to start empty; nothing is created until then.",
             names.join(", "),
             ensemble.size,
-            ordinals.len(),
         ),
     })
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::desired::{ObjectKind, Write};
 use crate::plan::example::{Running, claim, first, looks, update};
+use crate::plan::report::Availability;
 
 type Edit = fn(&mut Running);
 
@@ -186,7 +187,7 @@ fn nothing_is_planned_where_the_state_is_not_understood_and_what_runs_is_told() 
         let observers: Vec<ServerId> = plan.report.observers.iter().map(|m| m.id).collect();
         assert_eq!(observers, [ServerId(101), ServerId(102)]);
         assert_eq!(plan.report.observers_wanted, 2);
-        assert!(plan.report.available);
+        assert_eq!(plan.report.availability(), Availability::Serving);
         let waits = "zk-0: Waiting for what the status says to be put right";
         assert_eq!(running.verdicts()[0], waits);
     }

@@ -93,6 +93,9 @@ struct Life {
     lost_disk: Option<Duration>,
     /// The servers of an ensemble that was deleted with its data: what they still acknowledge is lost.
     deleted: Vec<ProcessId>,
+    /// Volume claims that a deleted ensemble left although its policy deletes them: the operator had not made
+    /// them the ensemble's property yet. A person has to delete them.
+    left_over: Vec<String>,
     remembered: scripted::Remembered,
 }
 
@@ -198,6 +201,7 @@ impl Life {
             old_status: None,
             lost_disk: None,
             deleted: Vec::new(),
+            left_over: Vec::new(),
             remembered: scripted::Remembered::default(),
         }
     }
@@ -435,6 +439,7 @@ impl Life {
                 return;
             }
             self.go_on(Duration::from_secs(2)).await;
+            self.delete_left_over();
             if self.is_as_asked() {
                 break;
             }

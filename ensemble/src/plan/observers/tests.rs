@@ -9,6 +9,7 @@ use crate::desired::config;
 use crate::ids::Voters;
 use crate::observation::ObserversObservation;
 use crate::plan::example::{Running, ago, away, break_probes, fails, outdate, pod, update};
+use crate::plan::report::Availability;
 
 /// Three voters and two observers that all serve; everything was changed a moment ago, and no pod has
 /// restarted yet.
@@ -185,7 +186,7 @@ fn ready_means_that_the_observers_serve_too() {
     away(world.observer(1), 10);
     let report = world.plan().report;
     assert_eq!(report.phase, Phase::Growing, "{}", report.message);
-    assert!(report.available);
+    assert_eq!(report.availability(), Availability::Serving);
     away(world.observer(1), 10_000);
     assert_eq!(world.plan().report.phase, Phase::Recovering);
 }

@@ -221,6 +221,24 @@ fn members_that_are_ready_and_cannot_be_asked_are_named() {
 }
 
 #[test]
+fn whether_clients_are_served_is_unknown_while_a_majority_may_serve_unseen() {
+    let mut running = Running::new(3, 0);
+    let leads = |pod: &PodObservation| pod.server.role() == MemberRole::Leader;
+    let leader = running.observation.pods.iter().position(leads).unwrap();
+    silent(running.voter(leader), 5);
+    // The followers still follow one that the operator cannot ask.
+    assert_eq!(running.report().availability(), Availability::Unknown);
+    for ordinal in 0..3 {
+        silent(running.voter(ordinal), 5);
+    }
+    assert_eq!(running.report().availability(), Availability::Unknown);
+    running.voter(0).ready = false;
+    assert_eq!(running.report().availability(), Availability::Unknown);
+    running.voter(1).ready = false;
+    assert_eq!(running.report().availability(), Availability::NoQuorum);
+}
+
+#[test]
 fn members_are_on_their_way_while_they_are_new_or_being_replaced() {
     let on_their_way = |change: Change| {
         let mut running = Running::new(3, 0);
@@ -290,12 +308,13 @@ fn the_report_has_what_is_known_of_each_member() {
     assert_eq!(report.members[0], expected);
     assert_eq!(report.revision, revision);
     assert_eq!((report.members.len(), report.missing), (3, 0));
-    assert!(report.available);
+    assert_eq!(report.availability(), Availability::Serving);
     let ids: Vec<ServerId> = report.observers.iter().map(|m| m.id).collect();
     assert_eq!(ids, [ServerId(101)]);
     running.observation.pods.truncate(1);
     let report = running.report();
-    assert_eq!((report.missing, report.available), (2, false));
+    assert_eq!(report.missing, 2);
+    assert_eq!(report.availability(), Availability::NoQuorum);
 }
 
 #[test]

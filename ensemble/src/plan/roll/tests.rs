@@ -324,6 +324,16 @@ fn a_newcomer_that_lost_its_disk_starts_again_with_its_vote() {
     let mut closed = lost(60);
     closed.observation.bootstrap = None;
     assert_eq!(closed.restart(), None);
+    // It may be copying the data of the other, which takes as long as its settings allow.
+    let with_limit = |since| {
+        let mut running = lost(since);
+        let limit = ("initLimit".to_owned(), "30".to_owned());
+        running.ensemble.settings.extend([limit]);
+        running.render();
+        running.restart()
+    };
+    assert_eq!(with_limit(179), None);
+    assert!(with_limit(180).is_some());
 }
 
 /// From four to three the leaver was elected in the middle: 1 runs the list without it.

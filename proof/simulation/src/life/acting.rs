@@ -37,6 +37,33 @@ impl Life {
             .is_ok()
     }
 
+    /// Volume claims that are not deleted with the ensemble: the operator has not made it their owner yet.
+    fn unowned_claims(&self) -> Vec<String> {
+        let store = self.cluster.api.store();
+        let claims = store.list(Kind::CLAIM, Some(NAMESPACE));
+        let unowned = claims.filter(|claim| claim["metadata"]["ownerReferences"][0].is_null());
+        unowned.map(|claim| claim.name().to_owned()).collect()
+    }
+
+    /// Deletes the volume claims that the deleted ensemble left, once the status asks for that.
+    pub(super) fn delete_left_over(&mut self) {
+        let asks = {
+            let store = self.cluster.api.store();
+            let ensemble = store.get(Kind::ENSEMBLE, NAMESPACE, NAME);
+            let conditions = ensemble.map(|e| e["status"]["conditions"].clone());
+            let conditions = conditions.as_ref().and_then(Value::as_array);
+            let asks = |c: &Value| c["type"] == "Stalled" && c["reason"] == "VolumesLeftOver";
+            conditions.is_some_and(|all| all.iter().any(asks))
+        };
+        if !asks {
+            return;
+        }
+        for claim in std::mem::take(&mut self.left_over) {
+            self.tell(&format!("the user deletes {claim}, as the status asks"));
+            self.delete(Kind::CLAIM, &claim, &Delete::default());
+        }
+    }
+
     /// Whether every member of the present size serves, so that one disk may be lost without losing writes.
     fn all_serve(&self) -> bool {
         let store = self.cluster.api.store();
@@ -123,8 +150,9 @@ impl Life {
             Act::Recreate => {
                 self.delete(Kind::ENSEMBLE, NAME, &Delete::default());
                 if self.deletes {
+                    self.left_over = self.unowned_claims();
+                    cluster.machines().zoo.excuse(ENSEMBLE);
                     self.deleted = cluster.machines().kubelets.processes();
-                    self.excuse_deleted();
                 }
                 self.apply();
             }
