@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use bellwether_api::ensemble::status::Reason;
 use jiff::Timestamp;
 
-use crate::plan::report::{Report, Trouble};
+use crate::plan::report::Report;
+use crate::plan::trouble::Trouble;
 
 /// An event about a StatefulSet.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,6 +19,8 @@ pub mod roll;
 mod runs;
 mod split;
 mod start;
+pub mod trouble;
+pub mod verdict;
 pub mod view;
 pub mod volumes;
 
@@ -34,7 +36,8 @@ use crate::observation::{Acceptance, Observation, StatefulSetObservation};
 use crate::rules::{Rule, Rules};
 use crate::validate::ValidEnsemble;
 use facts::Facts;
-use report::{Report, Trouble};
+use report::Report;
+use trouble::Trouble;
 use view::View;
 
 /// How soon to look again when the next step waits only for what was just written.

@@ -9,7 +9,8 @@ use bellwether_api::labels;
 use crate::ids::Voters;
 use crate::observation::{Acceptance, Observation};
 use crate::plan::growth;
-use crate::plan::report::{Availability, Report, Trouble};
+use crate::plan::report::{Availability, Report};
+use crate::plan::trouble::Trouble;
 
 /// What the status is made of.
 #[derive(Clone, Copy, Debug)]

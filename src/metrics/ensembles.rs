@@ -9,7 +9,8 @@ use std::sync::{Mutex, PoisonError};
 
 use bellwether_api::ensemble::status::ConditionType;
 use bellwether_api::ensemble::{Phase, ZooKeeperEnsembleStatus};
-use bellwether_ensemble::plan::report::{Report, Verdict, WaitingOn};
+use bellwether_ensemble::plan::report::Report;
+use bellwether_ensemble::plan::verdict::{Verdict, WaitingOn};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bellwether_api::ensemble::{MemberRole, Phase, ZooKeeperEnsembleStatus};
 use bellwether_ensemble::ServerId;
 use bellwether_ensemble::observation::ServerReport;
-use bellwether_ensemble::plan::report::{MemberReport, Report, Verdict};
+use bellwether_ensemble::plan::report::{MemberReport, Report};
+use bellwether_ensemble::plan::verdict::Verdict;
 
 use super::Metrics;
 use crate::election;

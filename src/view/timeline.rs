@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use bellwether_api::ZooKeeperEnsemble;
 use bellwether_api::ensemble::status::{MemberStatus, Phase};
-use bellwether_ensemble::plan::report::{Verdict, WaitingOn};
+use bellwether_ensemble::plan::verdict::{Verdict, WaitingOn};
 use kube::ResourceExt;
 use serde::Serialize;
 

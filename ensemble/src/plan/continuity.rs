@@ -52,7 +52,9 @@ mod tests {
     use bellwether_api::ensemble::MemberRole;
     use bellwether_api::ensemble::status::Reason;
 
-    use super::super::report::{MemberReport, Trouble, Verdict};
+    use super::super::report::MemberReport;
+    use super::super::trouble::Trouble;
+    use super::super::verdict::Verdict;
     use super::*;
     use crate::ids::ServerId;
 

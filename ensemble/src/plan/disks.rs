@@ -2,7 +2,7 @@
 
 use bellwether_api::ensemble::status::Reason;
 
-use super::report::Trouble;
+use super::trouble::Trouble;
 use crate::observation::PodObservation;
 use crate::quantity;
 

@@ -4,7 +4,7 @@
 use bellwether_api::ensemble::status::{Reason, StorageStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::report::Trouble;
+use super::trouble::Trouble;
 use crate::desired::claims::ClaimSizes;
 use crate::desired::{self, DesiredObject};
 use crate::observation::{ClaimObservation, Observation, StatefulSetObservation};

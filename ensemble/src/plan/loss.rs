@@ -16,7 +16,8 @@ use bellwether_api::labels;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::report::{START_TIME, Trouble};
+use super::report::START_TIME;
+use super::trouble::Trouble;
 use super::view::{Member, View};
 use super::{Expect, Step};
 use crate::desired::{pod_name, short_hash};

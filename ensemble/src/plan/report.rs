@@ -1,36 +1,23 @@
 //! What the plan says to people: one value that the status, the events, the logs and the golden
 //! tests all render.
 
-use std::fmt;
-
 use bellwether_api::ensemble::status::Reason;
 use bellwether_api::ensemble::{MemberRole, Phase};
 
-use crate::desired::config::CLIENT_PORT;
 use crate::desired::pod_name;
-use crate::desired::stateful_set::PROBE_PORT;
 use crate::ids::{ServerId, Voters};
-use crate::observation::{Acceptance, PodObservation, PodState, Revision, ServerReport};
+use crate::observation::{Acceptance, PodObservation, Revision, ServerReport};
 use crate::plan::Step;
 use crate::plan::loss::Decision;
 use crate::plan::membership::Change;
 use crate::plan::roll::Roll;
 use crate::plan::split;
+use crate::plan::trouble::{Trouble, trouble, unreachable};
+use crate::plan::verdict::{Verdict, WaitingOn};
 use crate::plan::view::{Member, View};
 use crate::safety::holds_majority;
 use crate::validate::ValidEnsemble;
 use jiff::SignedDuration;
-
-/// The plan's verdict on one member.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Nothing to do.
-    UpToDate,
-    /// It restarts now, and why.
-    Restart(String),
-    /// It has to wait.
-    Waiting(WaitingOn),
-}
 
 /// Whether clients can read and write, as far as the operator knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,126 +31,6 @@ pub enum Availability {
     /// No leader answers. But members that Kubernetes counts as ready do not answer the operator, and could be a
     /// majority.
     Unknown,
-}
-
-/// What a member, or the whole roll, waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WaitingOn {
-    /// A pod that is being deleted.
-    Deletion(String),
-    /// The pod with this ordinal, which does not exist yet.
-    Creation(u16),
-    /// The server in a pod that runs but has not answered yet.
-    Start(String),
-    /// A server that answers, to join the leader.
-    Join(String),
-    /// A server that should answer and does not: nothing is known of it.
-    Answer(String),
-    /// A leader.
-    Leader,
-    /// Two members say that they lead; one of them will notice that it does not.
-    OneLeader,
-    /// A majority that would be lost.
-    Majority(String),
-    /// Another member's restart.
-    Turn(String),
-    /// Another member's restart, since the leader is last.
-    LeaderIsLast(String),
-    /// The end of the step: then it leaves.
-    Leave,
-    /// Something else, in words.
-    Other(String),
-}
-
-impl WaitingOn {
-    /// Every word that [`Self::word`] may give.
-    pub const WORDS: [&'static str; 12] = [
-        "deletion",
-        "creation",
-        "start",
-        "join",
-        "answer",
-        "leader",
-        "one_leader",
-        "majority",
-        "turn",
-        "leader_is_last",
-        "leave",
-        "other",
-    ];
-
-    /// What is waited for, in one word for metrics.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::Deletion(_) => "deletion",
-            Self::Creation(_) => "creation",
-            Self::Start(_) => "start",
-            Self::Join(_) => "join",
-            Self::Answer(_) => "answer",
-            Self::Leader => "leader",
-            Self::OneLeader => "one_leader",
-            Self::Majority(_) => "majority",
-            Self::Turn(_) => "turn",
-            Self::LeaderIsLast(_) => "leader_is_last",
-            Self::Leave => "leave",
-            Self::Other(_) => "other",
-        }
-    }
-}
-
-impl fmt::Display for WaitingOn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Deletion(pod) => write!(f, "pod {pod} to be gone"),
-            Self::Creation(ordinal) => write!(f, "the pod with ordinal {ordinal} to be created"),
-            Self::Start(pod) => write!(f, "pod {pod} to start"),
-            Self::Join(pod) => write!(f, "{pod} to join the leader"),
-            Self::Answer(pod) => write!(f, "{pod} to answer; nothing is known of its server"),
-            Self::Leader => f.write_str("a leader to be elected"),
-            Self::OneLeader => f.write_str("one leader; two members say that they lead"),
-            Self::Majority(why) => write!(f, "a majority: {why}"),
-            Self::Turn(pod) => write!(f, "{pod}, which restarts first"),
-            Self::LeaderIsLast(pod) => write!(f, "{pod}; the leader restarts last"),
-            Self::Leave => f.write_str("the others to run without it; then it leaves"),
-            Self::Other(what) => f.write_str(what),
-        }
-    }
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UpToDate => f.write_str("UpToDate"),
-            Self::Restart(why) => write!(f, "Restart: {why}"),
-            Self::Waiting(on) => write!(f, "Waiting for {on}"),
-        }
-    }
-}
-
-/// What a person has to know or act on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// One word.
-    pub reason: Reason,
-    /// What is wrong, and what happens next or what to do.
-    pub message: String,
-}
-
-impl Trouble {
-    /// All of it in one, the gravest first: that gives the reason, and nothing is hidden behind it.
-    pub fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
-        troubles.into_iter().reduce(|graver, less| {
-            let end = if graver.message.ends_with('.') {
-                ""
-            } else {
-                "."
-            };
-            Self {
-                message: format!("{}{end} Also: {}", graver.message, less.message),
-                ..graver
-            }
-        })
-    }
 }
 
 /// One member in the report.
@@ -466,88 +333,12 @@ fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
 /// How long a new pod may take to serve before that is worth a person's attention.
 pub(crate) const START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
-/// How long a server that Kubernetes counts as ready may not answer before that is worth a person's
-/// attention. One that ended is not ready for long.
-const SILENCE: SignedDuration = SignedDuration::from_secs(30);
-
-/// Members that serve by the word of their readiness probes, and that the operator cannot ask.
-fn unreachable(view: &View<'_>) -> Option<Trouble> {
-    let members = view.members.values();
-    let unasked = members.filter(|m| m.pod.ready && m.pod.has_been_silent(SILENCE, view.now));
-    let unasked: Vec<String> = unasked
-        .filter_map(|m| match &m.pod.server {
-            ServerReport::Unreachable(why) => Some(format!("{} ({why})", m.pod.name)),
-            _ => None,
-        })
-        .collect();
-    (!unasked.is_empty()).then(|| Trouble {
-        reason: Reason::MembersUnreachable,
-        message: format!(
-            "The operator cannot ask the servers of {} at port {CLIENT_PORT}, and Kubernetes counts them as \
-             ready. A NetworkPolicy or a service mesh may keep the operator from them: let its pods reach the \
-             ports {CLIENT_PORT} and {PROBE_PORT} of these. Until then nothing is decided on what they do.",
-            unasked.join(", ")
-        ),
-    })
-}
-
-fn is_new(view: &View<'_>, member: &Member<'_>) -> bool {
+pub(crate) fn is_new(view: &View<'_>, member: &Member<'_>) -> bool {
     view.now.duration_since(member.pod.created) < START_TIME
 }
 
-/// Members that are away although nothing asked them to be; `idle` says that nothing is under way.
-fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
-    let failing = view.members.values().find_map(|m| match &m.pod.state {
-        PodState::Failing { reason, message } => Some(Trouble {
-            reason: Reason::PodFailing,
-            message: format!(
-                "Pod {} cannot run: {reason}{}.",
-                m.pod.name,
-                if message.is_empty() {
-                    String::new()
-                } else {
-                    format!(" ({message})")
-                }
-            ),
-        }),
-        _ => None,
-    });
-    if failing.is_some() {
-        return failing;
-    }
-    let mut members = view.members.values();
-    let beside = members.find_map(|m| beside(m.pod));
-    // A pod that was just made is on its way; nobody has to hear of it.
-    // One that was ready a moment ago may be in the middle of an election.
-    let late = |m: &Member<'_>| !m.serves() && !m.pod.ready && !is_new(view, m);
-    let away_too_long = view.members.values().any(late);
-    let down = (idle && away_too_long).then(|| Trouble {
-        reason: Reason::MemberDown,
-        message: format!("{}.", serve(view)),
-    });
-    Trouble::all(down.into_iter().chain(beside))
-}
-
-/// A container that fails beside the server of this pod.
-pub(crate) fn beside(pod: &PodObservation) -> Option<Trouble> {
-    let container = pod.failing_container.as_ref()?;
-    let said = if container.message.is_empty() {
-        String::new()
-    } else {
-        format!(" ({})", container.message)
-    };
-    Some(Trouble {
-        reason: Reason::ContainerFailing,
-        message: format!(
-            "Container {} of pod {} does not run: {}{said}. The server does not depend on it, but until \
-             it runs the pod is not ready, and Services send no clients to it.",
-            container.name, pod.name, container.reason
-        ),
-    })
-}
-
 /// How many members serve, and what the others do.
-fn serve(view: &View<'_>) -> String {
+pub(crate) fn serve(view: &View<'_>) -> String {
     let (serving, all) = (view.serving.len(), view.template.voters.len());
     let away = away(view);
     let colon = if away.is_empty() { "" } else { ": " };

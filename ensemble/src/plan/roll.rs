@@ -13,7 +13,8 @@
 
 use crate::ids::{ServerId, Voters};
 use crate::observation::{PodState, ServerReport, StatefulSetObservation};
-use crate::plan::report::{Trouble, Verdict, WaitingOn, beside};
+use crate::plan::trouble::{Trouble, beside};
+use crate::plan::verdict::{Verdict, WaitingOn};
 use crate::plan::view::{Member, View};
 use crate::plan::{Expect, Step};
 use crate::rules::Rule;

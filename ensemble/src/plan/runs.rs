@@ -1,6 +1,7 @@
 //! What runs, told where nothing is planned: the spec is refused, or the state is not understood.
 
-use super::report::{MemberReport, Report, Verdict, WaitingOn};
+use super::report::{MemberReport, Report};
+use super::verdict::{Verdict, WaitingOn};
 use crate::ids::ServerId;
 use crate::observation::Observation;
 

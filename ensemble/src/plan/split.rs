@@ -4,7 +4,7 @@
 use bellwether_api::ensemble::MemberRole;
 use bellwether_api::ensemble::status::Reason;
 
-use super::report::Trouble;
+use super::trouble::Trouble;
 use super::view::{Member, View};
 use crate::observation::ServerReport;
 

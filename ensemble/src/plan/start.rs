@@ -8,7 +8,8 @@ use bellwether_api::ensemble::status::Reason;
 
 use super::facts::Facts;
 use super::permission::{PERMISSION, closed, open_permission};
-use super::report::{Report, Trouble};
+use super::report::Report;
+use super::trouble::Trouble;
 use super::volumes::{self, Recorded};
 use super::{Plan, SOON};
 use crate::desired::claims::ClaimSizes;

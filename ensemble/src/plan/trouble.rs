@@ -1,0 +1,112 @@
+//! What a person has to know or act on: members that are away, cannot run or cannot be asked.
+
+use bellwether_api::ensemble::status::Reason;
+use jiff::SignedDuration;
+
+use crate::desired::config::CLIENT_PORT;
+use crate::desired::stateful_set::PROBE_PORT;
+use crate::observation::{PodObservation, PodState, ServerReport};
+use crate::plan::report::{is_new, serve};
+use crate::plan::view::{Member, View};
+
+/// What a person has to know or act on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// One word.
+    pub reason: Reason,
+    /// What is wrong, and what happens next or what to do.
+    pub message: String,
+}
+
+impl Trouble {
+    /// All of it in one, the gravest first: that gives the reason, and nothing is hidden behind it.
+    pub fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
+        troubles.into_iter().reduce(|graver, less| {
+            let end = if graver.message.ends_with('.') {
+                ""
+            } else {
+                "."
+            };
+            Self {
+                message: format!("{}{end} Also: {}", graver.message, less.message),
+                ..graver
+            }
+        })
+    }
+}
+
+/// How long a server that Kubernetes counts as ready may not answer before that is worth a person's
+/// attention. One that ended is not ready for long.
+const SILENCE: SignedDuration = SignedDuration::from_secs(30);
+
+/// Members that serve by the word of their readiness probes, and that the operator cannot ask.
+pub(crate) fn unreachable(view: &View<'_>) -> Option<Trouble> {
+    let members = view.members.values();
+    let unasked = members.filter(|m| m.pod.ready && m.pod.has_been_silent(SILENCE, view.now));
+    let unasked: Vec<String> = unasked
+        .filter_map(|m| match &m.pod.server {
+            ServerReport::Unreachable(why) => Some(format!("{} ({why})", m.pod.name)),
+            _ => None,
+        })
+        .collect();
+    (!unasked.is_empty()).then(|| Trouble {
+        reason: Reason::MembersUnreachable,
+        message: format!(
+            "The operator cannot ask the servers of {} at port {CLIENT_PORT}, and Kubernetes counts them as \
+             ready. A NetworkPolicy or a service mesh may keep the operator from them: let its pods reach the \
+             ports {CLIENT_PORT} and {PROBE_PORT} of these. Until then nothing is decided on what they do.",
+            unasked.join(", ")
+        ),
+    })
+}
+
+/// Members that are away although nothing asked them to be; `idle` says that nothing is under way.
+pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
+    let failing = view.members.values().find_map(|m| match &m.pod.state {
+        PodState::Failing { reason, message } => Some(Trouble {
+            reason: Reason::PodFailing,
+            message: format!(
+                "Pod {} cannot run: {reason}{}.",
+                m.pod.name,
+                if message.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({message})")
+                }
+            ),
+        }),
+        _ => None,
+    });
+    if failing.is_some() {
+        return failing;
+    }
+    let mut members = view.members.values();
+    let beside = members.find_map(|m| beside(m.pod));
+    // A pod that was just made is on its way; nobody has to hear of it.
+    // One that was ready a moment ago may be in the middle of an election.
+    let late = |m: &Member<'_>| !m.serves() && !m.pod.ready && !is_new(view, m);
+    let away_too_long = view.members.values().any(late);
+    let down = (idle && away_too_long).then(|| Trouble {
+        reason: Reason::MemberDown,
+        message: format!("{}.", serve(view)),
+    });
+    Trouble::all(down.into_iter().chain(beside))
+}
+
+/// A container that fails beside the server of this pod.
+pub(crate) fn beside(pod: &PodObservation) -> Option<Trouble> {
+    let container = pod.failing_container.as_ref()?;
+    let said = if container.message.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", container.message)
+    };
+    Some(Trouble {
+        reason: Reason::ContainerFailing,
+        message: format!(
+            "Container {} of pod {} does not run: {}{said}. The server does not depend on it, but until \
+             it runs the pod is not ready, and Services send no clients to it.",
+            container.name, pod.name, container.reason
+        ),
+    })
+}
