@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use bellwether_api::ensemble::status::Reason;
 use jiff::Timestamp;
 
-use crate::plan::report::Report;
 use crate::plan::trouble::Trouble;
 
 /// An event about a StatefulSet.
@@ -50,34 +49,23 @@ pub fn refused(
         .collect()
 }
 
-impl Report {
-    /// Says that pods cannot be created, by their names, and why.
-    pub fn refused(&mut self, refused: &BTreeMap<String, String>) {
-        let Some((pod, why)) = refused.first_key_value() else {
-            return;
-        };
-        if self.trouble.is_some() {
-            return;
-        }
-        let others = match refused.len() - 1 {
-            0 => String::new(),
-            others => format!(", and {others} more"),
-        };
-        let message = format!(
+/// Pods that cannot be created, by their names, and why.
+pub(crate) fn trouble(refused: &BTreeMap<String, String>) -> Option<Trouble> {
+    let (pod, why) = refused.first_key_value()?;
+    let others = match refused.len() - 1 {
+        0 => String::new(),
+        others => format!(", and {others} more"),
+    };
+    Some(Trouble {
+        reason: Reason::PodFailing,
+        message: format!(
             "Kubernetes refuses to create pod {pod}{others}: {why}. Its StatefulSet tries again, at growing intervals."
-        );
-        self.message = format!("{} {message}", self.message);
-        self.trouble = Some(Trouble {
-            reason: Reason::PodFailing,
-            message,
-        });
-    }
+        ),
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use bellwether_api::ensemble::Phase;
-
     use super::*;
 
     fn found(events: &[(i64, &str)]) -> Vec<(String, String)> {
@@ -119,17 +107,15 @@ mod tests {
 
     #[test]
     fn a_person_hears_of_it() {
-        let refused = |pods: &[&str]| {
-            let mut report = Report::new(Phase::Recovering, "2 of 3 serve.".to_owned());
+        let of = |pods: &[&str]| {
             let pods = pods.iter().map(|pod| ((*pod).to_owned(), "why".to_owned()));
-            report.refused(&pods.collect());
-            report
+            trouble(&pods.collect())
         };
-        let report = refused(&["zk-1", "zk-2"]);
-        let expected = "2 of 3 serve. Kubernetes refuses to create pod zk-1, and 1 more: why. Its StatefulSet tries again, at growing intervals.";
-        assert_eq!(report.message, expected);
-        assert_eq!(report.trouble.unwrap().reason, Reason::PodFailing);
-        assert_eq!(refused(&[]).trouble, None);
+        let found = of(&["zk-1", "zk-2"]).unwrap();
+        let expected = "Kubernetes refuses to create pod zk-1, and 1 more: why. Its StatefulSet tries again, at growing intervals.";
+        assert_eq!(found.message, expected);
+        assert_eq!(found.reason, Reason::PodFailing);
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::observation::{Acceptance, Observation, StatefulSetObservation};
 use crate::rules::{Rule, Rules};
 use crate::validate::ValidEnsemble;
 use facts::Facts;
-use report::Report;
+use report::{Findings, Report};
 use trouble::Trouble;
 use view::View;
 
@@ -196,7 +196,7 @@ fn plan_existing(
                 reason: Reason::UnknownState,
                 message,
             };
-            return Plan::nothing(Report::trouble(Phase::Blocked, trouble));
+            return Plan::nothing(Report::of_trouble(Phase::Blocked, trouble));
         }
     };
     let change = membership::next(ensemble, &view, set);
@@ -261,32 +261,31 @@ fn plan_existing(
         objects.push(config::config_map(ensemble, &rendered));
     }
     objects.extend(observers.object.clone());
-    let mut report = report::compose(ensemble, &view, &change, &roll, revision, template_changes);
-    observers.tell(ensemble, &view, &mut report);
     let observing = observation.observers.stateful_set.as_ref();
-    let edited = [Some(set), observing].into_iter().flatten();
-    if edited.into_iter().any(|set| set.edited.is_some()) {
-        report.edited();
-    }
-    report.refused(&observation.refused);
+    let mut sets = [Some(set), observing].into_iter().flatten();
     let growth = growth::plan(ensemble, observation, set.replicas);
-    let observing = &observation.observers.pods;
-    let full = disks::nearly_full(observation.pods.iter().chain(observing));
-    report.volumes(growth.under_way, growth.trouble.into_iter().chain(full));
-    report.loss(&loss);
+    let full = disks::nearly_full(observation.pods.iter().chain(&observation.observers.pods));
     let settled = !template_changes && !recording && change.held.is_none();
-    let step = roll.step.or_else(|| loss.step.clone());
+    let step = roll.step.clone().or_else(|| loss.step.clone());
     let step = step.or_else(|| {
         let deletion = || reclaim::plan_deletion(ensemble, observation, &view);
         settled.then(deletion).flatten()
     });
-    if let Some(Step::DeleteClaim { claim, reason, .. }) = &step {
-        let what = format!(
-            "{} Deleting volume claim {claim}: {reason}.",
-            report.message
-        );
-        report.message = what.trim_start().to_owned();
-    }
+    let report = report::compose(Findings {
+        ensemble,
+        view: &view,
+        change: &change,
+        roll: &roll,
+        revision,
+        template_changes,
+        observers: &observers,
+        edited: sets.any(|set| set.edited.is_some()),
+        refused: &observation.refused,
+        growth: &growth,
+        full: full.as_ref(),
+        loss: &loss,
+        step: step.as_ref(),
+    });
     let mut used: Vec<&str> = observation
         .pods
         .iter()

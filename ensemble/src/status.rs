@@ -143,8 +143,8 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
         Phase::Paused => Reason::Paused,
         Phase::Invalid => Reason::InvalidSpec,
         Phase::Blocked => report
-            .trouble
-            .as_ref()
+            .troubles
+            .first()
             .map_or(Reason::UnknownState, |t| t.reason),
     };
     let (progressing, progress) = match report.phase {
@@ -190,7 +190,7 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
         reason: Reason::ApplyFailed,
         message: format!("{f}. It is tried again."),
     });
-    let degraded = match Trouble::all(failed.into_iter().chain(report.trouble.clone())) {
+    let degraded = match Trouble::all(failed.into_iter().chain(report.troubles.iter().cloned())) {
         Some(t) => condition(ConditionType::Degraded, true, t.reason, &t.message),
         None => {
             let message = if report.phase == Phase::Recovering {
@@ -241,7 +241,7 @@ pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Re
         reason: Reason::InvalidSpec,
         message,
     };
-    let mut report = Report::trouble(Phase::Invalid, trouble);
+    let mut report = Report::of_trouble(Phase::Invalid, trouble);
     report.tell_all(observation, id_offset, "the spec to be corrected");
     report
 }

@@ -220,7 +220,7 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         add(kind, word, "Reconcile", plan.report.message.clone(), None);
     }
     // Trouble that leaves the ensemble serving would show in no phase.
-    if let Some(trouble) = &plan.report.trouble
+    if let Some(trouble) = &plan.report.trouble()
         && plan.report.phase != Phase::Blocked
         && trouble.reason != Reason::DataLossAccepted
         && !said_before(old, trouble.reason)

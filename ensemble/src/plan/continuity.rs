@@ -22,7 +22,7 @@ impl Report {
         );
         let coming = changing || previous == Phase::Recovering;
         match self.phase {
-            Phase::Recovering if changing && self.on_their_way && self.trouble.is_none() => {
+            Phase::Recovering if changing && self.on_their_way && self.troubles.is_empty() => {
                 self.phase = previous;
             }
             Phase::Ready if coming => {
@@ -113,7 +113,7 @@ mod tests {
         last.on_their_way = false;
         assert_eq!(phase(Phase::Rolling, &last), Phase::Recovering);
         last.on_their_way = true;
-        last.trouble = Some(Trouble {
+        last.troubles.push(Trouble {
             reason: Reason::PodFailing,
             message: String::new(),
         });

@@ -11,6 +11,7 @@
 //! is of epoch 0 and zxid 0 (`FastLeaderElection.totalOrderPredicate` compares the epoch, then the
 //! zxid, then the server id), and a server with data has served in epoch 1 at least.
 
+use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
 use bellwether_api::labels;
 use jiff::Timestamp;
@@ -39,6 +40,18 @@ pub struct Decision {
     pub trouble: Option<Trouble>,
     /// A member that waits empty and was permitted to vote since: only a restart tells it.
     pub step: Option<Step>,
+}
+
+impl Decision {
+    /// The operator cannot go on before a person acted; or a person did, and it goes on.
+    pub fn phase(&self) -> Phase {
+        let reason = self.trouble.as_ref().map(|trouble| trouble.reason);
+        let goes_on = self.acceptance.as_ref().is_some_and(|a| !a.over);
+        match goes_on && reason == Some(Reason::DataLossAccepted) {
+            true => Phase::Recovering,
+            false => Phase::Blocked,
+        }
+    }
 }
 
 /// How the disks are.

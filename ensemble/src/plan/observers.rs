@@ -22,7 +22,7 @@ use crate::desired::claims::ClaimSizes;
 use crate::desired::{DesiredObject, observers as desired, stateful_set};
 use crate::ids::ServerId;
 use crate::observation::{Observation, PodObservation, PodState, Revision, ServerReport};
-use crate::plan::report::{MemberReport, Report, START_TIME};
+use crate::plan::report::{MemberReport, START_TIME};
 use crate::plan::roll::Roll;
 use crate::plan::trouble::{Trouble, beside};
 use crate::plan::verdict::{Verdict, WaitingOn};
@@ -231,35 +231,36 @@ impl ObserverPlan<'_> {
             && matches!(self.choice, Choice::Nothing)
     }
 
-    /// Adds what there is to say of the observers.
-    pub fn tell(&self, ensemble: &ValidEnsemble, view: &View<'_>, report: &mut Report) {
-        report.observers = self
-            .pods
-            .iter()
-            .map(|p| MemberReport::new(p, id(ensemble, p), self.verdict(p)))
-            .collect();
-        report.observers_wanted = self.wanted;
+    /// How many there are to be.
+    pub fn wanted(&self) -> u16 {
+        self.wanted
+    }
+
+    /// Every observer with its verdict.
+    pub fn members(&self, ensemble: &ValidEnsemble) -> Vec<MemberReport> {
+        let report = |p: &&PodObservation| MemberReport::new(p, id(ensemble, p), self.verdict(p));
+        self.pods.iter().map(report).collect()
+    }
+
+    /// What becomes of the observers when nothing is to be done about the voters, whose phase is given; and
+    /// another phase, if it is not over then.
+    pub fn doing(&self, view: &View<'_>, voters: Phase) -> Option<(Option<Phase>, String)> {
+        if voters != Phase::Ready {
+            return None;
+        }
         let serving = self.pods.iter().filter(|p| p.serves()).count();
-        if report.phase == Phase::Ready && !self.is_complete() {
-            let doing = match &self.choice {
-                Choice::Restart(pod, _, reason) => format!("Restarting {}: {reason}.", pod.name),
-                Choice::Wait(on) => format!("Waiting for {on}."),
-                Choice::Blocked(trouble) => format!("{}.", trouble.message),
-                Choice::Nothing => self.away(),
-            };
-            report.phase = self.phase(view);
-            report.message = format!(
-                "{} {serving} of {} observers serve. {doing}",
-                report.message, self.wanted
-            )
-            .trim_end()
-            .to_owned();
-        } else if report.phase == Phase::Ready && self.wanted > 0 {
-            report.message = format!("{} {serving} observers serve.", report.message);
+        if self.is_complete() {
+            let sentence = || (None, format!("{serving} observers serve."));
+            return (self.wanted > 0).then(sentence);
         }
-        if report.trouble.is_none() {
-            report.trouble = self.trouble(view);
-        }
+        let doing = match &self.choice {
+            Choice::Restart(pod, _, reason) => format!("Restarting {}: {reason}.", pod.name),
+            Choice::Wait(on) => format!("Waiting for {on}."),
+            Choice::Blocked(trouble) => format!("{}.", trouble.message),
+            Choice::Nothing => self.away(),
+        };
+        let sentence = format!("{serving} of {} observers serve. {doing}", self.wanted);
+        Some((Some(self.phase(view)), sentence.trim_end().to_owned()))
     }
 
     /// What is being done to observers that are not as they should be.
@@ -295,7 +296,8 @@ impl ObserverPlan<'_> {
         }
     }
 
-    fn trouble(&self, view: &View<'_>) -> Option<Trouble> {
+    /// What is wrong with them.
+    pub fn trouble(&self, view: &View<'_>) -> Option<Trouble> {
         if let Some(failing) = self.pods.iter().find_map(|p| failing(p)) {
             return Some(failing);
         }

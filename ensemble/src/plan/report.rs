@@ -1,15 +1,20 @@
 //! What the plan says to people: one value that the status, the events, the logs and the golden
 //! tests all render.
 
+use std::collections::BTreeMap;
+
 use bellwether_api::ensemble::status::Reason;
 use bellwether_api::ensemble::{MemberRole, Phase};
 
+use crate::creation;
 use crate::desired::pod_name;
 use crate::ids::{ServerId, Voters};
 use crate::observation::{Acceptance, PodObservation, Revision, ServerReport};
 use crate::plan::Step;
+use crate::plan::growth::Growth;
 use crate::plan::loss::Decision;
 use crate::plan::membership::Change;
+use crate::plan::observers::ObserverPlan;
 use crate::plan::roll::Roll;
 use crate::plan::split;
 use crate::plan::trouble::{Trouble, trouble, unreachable};
@@ -89,8 +94,8 @@ pub struct Report {
     pub revision: Option<Revision>,
     /// Whether every member that does not serve is on its way: its pod is being replaced, or is new.
     pub on_their_way: bool,
-    /// What a person has to know.
-    pub trouble: Option<Trouble>,
+    /// What a person has to know or act on, the gravest first.
+    pub troubles: Vec<Trouble>,
     /// Volumes that are growing, in words.
     pub growing: Option<String>,
     /// The last loss of data that a person accepted.
@@ -109,7 +114,7 @@ impl Report {
             observers_wanted: 0,
             revision: None,
             on_their_way: false,
-            trouble: None,
+            troubles: Vec::new(),
             growing: None,
             accepted: None,
         }
@@ -150,48 +155,18 @@ impl Report {
         }
     }
 
-    /// Adds what is to be said of volumes. Trouble with members comes first: it hurts already.
-    pub fn volumes(&mut self, growing: Option<String>, troubles: impl Iterator<Item = Trouble>) {
-        if let (Some(growing), Phase::Ready) = (&growing, self.phase) {
-            self.message = format!("{} {growing}", self.message);
-        }
-        self.growing = growing;
-        self.trouble = Trouble::all(self.trouble.take().into_iter().chain(troubles));
+    /// All troubles in one: the gravest gives the reason.
+    pub fn trouble(&self) -> Option<Trouble> {
+        Trouble::all(self.troubles.iter().cloned())
     }
 
-    /// A report of trouble.
-    pub fn trouble(phase: Phase, trouble: Trouble) -> Self {
-        let message = trouble.message.clone();
+    /// A report of trouble that keeps the operator from going on.
+    pub fn of_trouble(phase: Phase, trouble: Trouble) -> Self {
         Self {
-            trouble: Some(trouble),
-            ..Self::new(phase, message)
+            message: trouble.message.clone(),
+            troubles: vec![trouble],
+            ..Self::new(phase, String::new())
         }
-    }
-
-    /// Says that a majority of the disks is lost: the operator cannot go on before a person acted, or
-    /// a person did and it goes on.
-    pub fn loss(&mut self, loss: &Decision) {
-        self.accepted = loss.acceptance.clone();
-        let Some(trouble) = &loss.trouble else { return };
-        self.phase = match &loss.acceptance {
-            Some(accepted) if !accepted.over && trouble.reason == Reason::DataLossAccepted => {
-                Phase::Recovering
-            }
-            _ => Phase::Blocked,
-        };
-        self.message = trouble.message.clone();
-        self.trouble = Some(trouble.clone());
-    }
-
-    /// Says that somebody else changed the pod template, which is put back.
-    pub fn edited(&mut self) {
-        let edited = Trouble {
-            reason: Reason::TemplateEdited,
-            message: "Somebody else changed the pod template of a StatefulSet of this ensemble. It is put \
-                      back, and no member is restarted into it; change the ZooKeeperEnsemble instead."
-                .to_owned(),
-        };
-        self.trouble = Trouble::all(self.trouble.take().into_iter().chain([edited]));
     }
 
     /// Says that nothing is carried out.
@@ -212,40 +187,139 @@ impl Report {
     }
 }
 
+/// What is known of a running ensemble and decided about it: the report says it all.
+#[derive(Clone, Copy)]
+pub struct Findings<'a> {
+    /// What is asked for.
+    pub ensemble: &'a ValidEnsemble,
+    /// What was observed.
+    pub view: &'a View<'a>,
+    /// The server list and the number of pods.
+    pub change: &'a Change,
+    /// Who restarts, and what the others wait for.
+    pub roll: &'a Roll,
+    /// The revision that new pods get.
+    pub revision: &'a Revision,
+    /// Whether the StatefulSet does not have the wanted pod template yet.
+    pub template_changes: bool,
+    /// The observers.
+    pub observers: &'a ObserverPlan<'a>,
+    /// Whether somebody else changed the pod template of a StatefulSet.
+    pub edited: bool,
+    /// Pods that Kubernetes refuses to create, and why.
+    pub refused: &'a BTreeMap<String, String>,
+    /// What becomes of the volumes' sizes.
+    pub growth: &'a Growth,
+    /// Volumes that have little room left.
+    pub full: Option<&'a Trouble>,
+    /// A majority of disks that is lost, and what a person decided.
+    pub loss: &'a Decision,
+    /// What is done now.
+    pub step: Option<&'a Step>,
+}
+
 /// Makes the report of a running ensemble.
-pub fn compose(
-    ensemble: &ValidEnsemble,
-    view: &View<'_>,
-    change: &Change,
-    roll: &Roll,
-    revision: &Revision,
-    template_changes: bool,
-) -> Report {
-    let members: Vec<MemberReport> = view
-        .members
-        .values()
-        .map(|m| {
-            let verdict = roll.verdicts.iter().find(|(id, _)| *id == m.id);
-            MemberReport::new(
-                m.pod,
-                m.id,
-                verdict.map_or(Verdict::UpToDate, |(_, v)| v.clone()),
-            )
-        })
-        .collect();
-    let wanted = Voters::first(ensemble.size, ensemble.id_offset);
-    let phase = phase(view, change, roll, &wanted, template_changes);
-    let waits = roll.step.is_none() && step_waits(view, change, &wanted);
-    let trouble = roll
-        .trouble
-        .clone()
-        .or_else(|| trouble(view, waits || phase == Phase::Recovering));
-    let graver = split::leaders(view).into_iter().chain(unreachable(view));
-    let trouble = Trouble::all(graver.chain(trouble));
-    let message = match (&trouble, phase) {
-        (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => {
-            trouble.message.clone()
+pub fn compose(found: Findings<'_>) -> Report {
+    let Findings { view, loss, .. } = found;
+    let wanted = Voters::first(found.ensemble.size, found.ensemble.id_offset);
+    let base = phase(&found, &wanted);
+    let waits = found.roll.step.is_none() && step_waits(view, found.change, &wanted);
+    let members = members_troubles(&found, waits || base == Phase::Recovering);
+    let refused = creation::trouble(found.refused);
+    let others = [
+        found.observers.trouble(view),
+        refused.clone(),
+        found.edited.then(edited),
+        found.growth.trouble.clone(),
+        found.full.cloned(),
+    ];
+    let observing = found.observers.doing(view, base);
+    let phase = observing.as_ref().and_then(|(phase, _)| *phase);
+    let phase = phase.unwrap_or(base);
+    let growing = &found.growth.under_way;
+    let deletion = match found.step {
+        Some(Step::DeleteClaim { claim, reason, .. }) => {
+            Some(format!("Deleting volume claim {claim}: {reason}."))
         }
+        _ => None,
+    };
+    let sentences = [
+        Some(sentence(&found, &members, base, waits, &wanted)),
+        observing.map(|(_, sentence)| sentence),
+        refused.map(|refused| refused.message),
+        growing.clone().filter(|_| phase == Phase::Ready),
+        deletion,
+    ];
+    let sentences: Vec<String> = sentences.into_iter().flatten().collect();
+    let of_member = |member: &Member<'_>| {
+        let mut verdicts = found.roll.verdicts.iter();
+        let verdict = verdicts.find(|(id, _)| *id == member.id);
+        let verdict = verdict.map_or(Verdict::UpToDate, |(_, verdict)| verdict.clone());
+        MemberReport::new(member.pod, member.id, verdict)
+    };
+    let report = Report {
+        phase,
+        message: sentences.join(" ").trim().to_owned(),
+        members: view.members.values().map(of_member).collect(),
+        missing: view.missing.len(),
+        observers: found.observers.members(found.ensemble),
+        observers_wanted: found.observers.wanted(),
+        revision: Some(found.revision.clone()),
+        on_their_way: view
+            .members
+            .values()
+            .all(|m| m.serves() || m.pod.terminating || is_new(view, m)),
+        troubles: members
+            .into_iter()
+            .chain(others.into_iter().flatten())
+            .collect(),
+        growing: growing.clone(),
+        accepted: loss.acceptance.clone(),
+    };
+    match &loss.trouble {
+        Some(trouble) => Report {
+            phase: loss.phase(),
+            message: trouble.message.clone(),
+            ..report
+        },
+        None => report,
+    }
+}
+
+/// What is wrong with members, the gravest first. The loss of a majority of disks explains the rest.
+fn members_troubles(found: &Findings<'_>, idle: bool) -> Vec<Trouble> {
+    if let Some(loss) = &found.loss.trouble {
+        return vec![loss.clone()];
+    }
+    let view = found.view;
+    let graver = split::leaders(view).into_iter().chain(unreachable(view));
+    match &found.roll.trouble {
+        Some(trouble) => graver.chain([trouble.clone()]).collect(),
+        None => graver.chain(trouble(view, idle)).collect(),
+    }
+}
+
+fn edited() -> Trouble {
+    Trouble {
+        reason: Reason::TemplateEdited,
+        message:
+            "Somebody else changed the pod template of a StatefulSet of this ensemble. It is put \
+                  back, and no member is restarted into it; change the ZooKeeperEnsemble instead."
+                .to_owned(),
+    }
+}
+
+/// What the voters do.
+fn sentence(
+    found: &Findings<'_>,
+    troubles: &[Trouble],
+    phase: Phase,
+    waits: bool,
+    wanted: &Voters,
+) -> String {
+    let view = found.view;
+    match (Trouble::all(troubles.iter().cloned()), phase) {
+        (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => trouble.message,
         _ if waits => format!(
             "{} to {}: the next step begins when every member serves, and {}.",
             if wanted.len() > view.template.voters.len() {
@@ -256,35 +330,22 @@ pub fn compose(
             wanted.len(),
             away(view)
         ),
-        _ => message(ensemble, view, change, roll, phase, &wanted),
-    };
-    Report {
-        phase,
-        message,
-        members,
-        missing: view.missing.len(),
-        observers: Vec::new(),
-        observers_wanted: 0,
-        revision: Some(revision.clone()),
-        on_their_way: view
-            .members
-            .values()
-            .all(|m| m.serves() || m.pod.terminating || is_new(view, m)),
-        trouble,
-        growing: None,
-        accepted: None,
+        _ => message(
+            found.ensemble,
+            view,
+            found.change,
+            found.roll,
+            phase,
+            wanted,
+        ),
     }
 }
 
-/// `template_changes` says that the StatefulSet does not have the wanted pod template yet: members
-/// that are up to date with the old one must not pass for ready.
-fn phase(
-    view: &View<'_>,
-    change: &Change,
-    roll: &Roll,
-    wanted: &Voters,
-    template_changes: bool,
-) -> Phase {
+/// Members that are up to date with an old pod template must not pass for ready.
+fn phase(found: &Findings<'_>, wanted: &Voters) -> Phase {
+    let Findings {
+        view, change, roll, ..
+    } = *found;
     if roll.trouble.is_some() {
         return Phase::Blocked;
     }
@@ -311,7 +372,7 @@ fn phase(
             Phase::Shrinking
         };
     }
-    if template_changes || view.members.values().any(|m| m.outdated) {
+    if found.template_changes || view.members.values().any(|m| m.outdated) {
         return Phase::Rolling;
     }
     if view.is_finished() {

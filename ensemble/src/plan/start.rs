@@ -61,7 +61,9 @@ pub(super) fn plan_start(
             plan.requeue = SOON;
             return plan;
         }
-        Start::Refuse(trouble) => return Plan::nothing(Report::trouble(Phase::Blocked, trouble)),
+        Start::Refuse(trouble) => {
+            return Plan::nothing(Report::of_trouble(Phase::Blocked, trouble));
+        }
     };
     let rendered = config::render(ensemble, &voters, initialize);
     let sizes = ClaimSizes::wanted(ensemble);

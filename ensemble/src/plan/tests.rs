@@ -99,10 +99,10 @@ fn a_template_that_somebody_else_changed_is_told() {
     ];
     for edit in edits {
         let mut running = Running::new(3, 1);
-        assert_eq!(running.report().trouble, None);
+        assert_eq!(running.report().trouble(), None);
         edit(&mut running);
         assert_eq!(
-            running.report().trouble.unwrap().reason,
+            running.report().trouble().unwrap().reason,
             Reason::TemplateEdited
         );
     }

@@ -61,8 +61,9 @@ pub(crate) fn unreachable(view: &View<'_>) -> Option<Trouble> {
 }
 
 /// Members that are away although nothing asked them to be; `idle` says that nothing is under way.
-pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
-    let failing = view.members.values().find_map(|m| match &m.pod.state {
+pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Vec<Trouble> {
+    let members = || view.members.values();
+    let failing = members().filter_map(|m| match &m.pod.state {
         PodState::Failing { reason, message } => Some(Trouble {
             reason: Reason::PodFailing,
             message: format!(
@@ -77,20 +78,18 @@ pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Option<Trouble> {
         }),
         _ => None,
     });
-    if failing.is_some() {
-        return failing;
-    }
-    let mut members = view.members.values();
-    let beside = members.find_map(|m| beside(m.pod));
     // A pod that was just made is on its way; nobody has to hear of it.
     // One that was ready a moment ago may be in the middle of an election.
-    let late = |m: &Member<'_>| !m.serves() && !m.pod.ready && !is_new(view, m);
-    let away_too_long = view.members.values().any(late);
-    let down = (idle && away_too_long).then(|| Trouble {
+    let late = |m: &Member<'_>| {
+        let fails = matches!(m.pod.state, PodState::Failing { .. });
+        !m.serves() && !m.pod.ready && !fails && !is_new(view, m)
+    };
+    let down = (idle && members().any(late)).then(|| Trouble {
         reason: Reason::MemberDown,
         message: format!("{}.", serve(view)),
     });
-    Trouble::all(down.into_iter().chain(beside))
+    let beside = members().find_map(|m| beside(m.pod));
+    failing.chain(down).chain(beside).collect()
 }
 
 /// A container that fails beside the server of this pod.

@@ -441,7 +441,7 @@ impl World {
 
     /// What the report says is wrong.
     pub(crate) fn trouble(&self) -> Option<(&'static str, String)> {
-        let trouble = self.last.as_ref()?.report.trouble.as_ref()?;
+        let trouble = self.last.as_ref()?.report.trouble()?;
         Some((trouble.reason.as_str(), trouble.message.clone()))
     }
 

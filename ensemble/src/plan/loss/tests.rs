@@ -24,7 +24,7 @@ fn permission(running: &mut Running) -> &mut BootstrapPermission {
 
 /// The reason and the message of the trouble.
 fn trouble(running: &Running) -> Option<(Reason, String)> {
-    running.report().trouble.map(|t| (t.reason, t.message))
+    running.report().trouble().map(|t| (t.reason, t.message))
 }
 
 fn is_lost(running: &Running) -> bool {

@@ -154,7 +154,7 @@ fn an_observer_that_does_not_serve_in_time_is_trouble_for_its_clients() {
         if !leader {
             running.voter(2).server = ServerReport::Looking;
         }
-        running.report().trouble.map(|t| (t.reason, t.message))
+        running.report().trouble().map(|t| (t.reason, t.message))
     };
     let message = "observer zk-observer-1 does not serve. The voters do not need it; clients that read from \
                    it do.";
@@ -171,7 +171,7 @@ fn an_observer_that_does_not_serve_in_time_is_trouble_for_its_clients() {
     ] {
         let mut running = Running::new(3, 2);
         fails(running.observer(1), said);
-        let trouble = running.report().trouble.unwrap();
+        let trouble = running.report().trouble().unwrap();
         assert_eq!(trouble.reason, Reason::PodFailing);
         let start = format!("observer zk-observer-1 cannot run: {words} voter is restarted until");
         assert!(trouble.message.starts_with(&start), "{}", trouble.message);

@@ -58,7 +58,7 @@ fn an_updated_observer_that_cannot_run_stops_the_roll_and_says_why() {
     let plan = world.plan();
     assert_eq!(plan.step, None);
     assert_eq!(plan.report.phase, Phase::Blocked);
-    let trouble = plan.report.trouble.unwrap();
+    let trouble = plan.report.trouble().unwrap();
     assert!(
         trouble.message.contains("zk-observer-0"),
         "{}",
@@ -87,7 +87,7 @@ fn voters_do_not_wait_for_ever_for_an_observer_of_a_lost_node() {
     assert_eq!(world.restarts(), None);
     away(world.observer(0), 301);
     assert_eq!(world.restarts().as_deref(), Some("zk-0"));
-    let trouble = world.plan().report.trouble.unwrap();
+    let trouble = world.plan().report.trouble().unwrap();
     assert_eq!(trouble.reason, Reason::MemberDown);
 
     // An outdated one that does not answer is nobody to wait for either.
@@ -250,7 +250,7 @@ fn a_failing_container_in_an_updated_pod_stops_the_roll_and_is_named() {
         let plan = world.plan();
         assert_eq!(plan.step, None);
         assert_eq!(plan.report.phase, Phase::Blocked);
-        let trouble = plan.report.trouble.unwrap();
+        let trouble = plan.report.trouble().unwrap();
         assert_eq!(trouble.reason, Reason::ContainerFailing);
         for word in ["probes", pod, "CrashLoopBackOff (port in use)"] {
             assert!(trouble.message.contains(word), "{}", trouble.message);
@@ -269,11 +269,11 @@ fn a_failing_container_in_an_updated_pod_stops_the_roll_and_is_named() {
 fn a_failing_container_is_told_while_every_member_serves() {
     let mut world = observers_done();
     world.observation.pods.iter_mut().for_each(update);
-    assert_eq!(world.plan().report.trouble, None);
+    assert_eq!(world.plan().report.trouble(), None);
     break_probes(&mut world.observation.pods[1]);
     let report = world.plan().report;
     assert_eq!(report.phase, Phase::Ready);
-    assert_eq!(report.trouble.unwrap().reason, Reason::ContainerFailing);
+    assert_eq!(report.trouble().unwrap().reason, Reason::ContainerFailing);
 }
 
 #[test]

@@ -12,11 +12,8 @@ type Change = fn(&mut Running);
 /// Phase, message, and the reason of the trouble.
 fn says(running: &Running) -> (Phase, String, Option<Reason>) {
     let report = running.report();
-    (
-        report.phase,
-        report.message,
-        report.trouble.map(|t| t.reason),
-    )
+    let reason = report.trouble().map(|t| t.reason);
+    (report.phase, report.message, reason)
 }
 
 #[test]
@@ -194,11 +191,11 @@ fn a_member_that_is_away_is_trouble_only_where_nothing_asked_it_to_be() {
     let mut rolling = Running::new(3, 0).outdated();
     update(rolling.voter(0));
     away(rolling.voter(0), 100);
-    assert_eq!(rolling.report().trouble, None);
+    assert_eq!(rolling.report().trouble(), None);
     // A member that Kubernetes counts as ready may be in the middle of an election.
     let mut electing = Running::new(3, 0);
     electing.voter(0).server = ServerReport::Looking;
-    assert_eq!(electing.report().trouble, None);
+    assert_eq!(electing.report().trouble(), None);
 }
 
 #[test]
@@ -206,17 +203,17 @@ fn members_that_are_ready_and_cannot_be_asked_are_named() {
     let mut running = Running::new(3, 0);
     silent(running.voter(0), 29);
     silent(running.voter(1), 29);
-    assert_eq!(running.report().trouble, None);
+    assert_eq!(running.report().trouble(), None);
     silent(running.voter(0), 30);
     silent(running.voter(1), 30);
-    let trouble = running.report().trouble.unwrap();
+    let trouble = running.report().trouble().unwrap();
     assert_eq!(trouble.reason, Reason::MembersUnreachable);
     let names = "servers of zk-0 (connection refused), zk-1 (connection refused) at port 2181";
     assert!(trouble.message.contains(names), "{}", trouble.message);
     // One that is not ready has ended.
     running.voter(0).ready = false;
     running.voter(1).terminating = true;
-    let trouble = running.report().trouble;
+    let trouble = running.report().trouble();
     assert_ne!(trouble.map(|t| t.reason), Some(Reason::MembersUnreachable));
 }
 
@@ -236,6 +233,30 @@ fn whether_clients_are_served_is_unknown_while_a_majority_may_serve_unseen() {
     assert_eq!(running.report().availability(), Availability::Unknown);
     running.voter(1).ready = false;
     assert_eq!(running.report().availability(), Availability::NoQuorum);
+}
+
+#[test]
+fn no_trouble_hides_another() {
+    let mut running = Running::new(5, 1);
+    fails(running.voter(0), "");
+    away(running.voter(1), 10_000);
+    running.voter(1).server = ServerReport::Unreachable("connection refused".to_owned());
+    fails(&mut running.observation.observers.pods[0], "");
+    let refused = ("zk-9".to_owned(), "exceeded quota".to_owned());
+    running.observation.refused.extend([refused]);
+    let report = running.report();
+    let reasons: Vec<Reason> = report.troubles.iter().map(|t| t.reason).collect();
+    let failing = Reason::PodFailing;
+    assert_eq!(reasons, [failing, Reason::MemberDown, failing, failing]);
+    let said = report.trouble().unwrap().message;
+    for words in [
+        "Pod zk-0",
+        "zk-1 does not answer",
+        "observer zk-observer-0",
+        "exceeded quota",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
 }
 
 #[test]
@@ -261,7 +282,7 @@ fn a_container_that_fails_beside_a_server_comes_after_a_member_that_is_down() {
     let expected = "Container probes of pod zk-0 does not run: CrashLoopBackOff (port in use). The server \
                     does not depend on it, but until it runs the pod is not ready, and Services send no \
                     clients to it.";
-    let trouble = running.report().trouble.unwrap();
+    let trouble = running.report().trouble().unwrap();
     assert_eq!(
         (trouble.reason, trouble.message.as_str()),
         (Reason::ContainerFailing, expected)
@@ -273,13 +294,13 @@ fn a_container_that_fails_beside_a_server_comes_after_a_member_that_is_down() {
         .unwrap()
         .message
         .clear();
-    let message = running.report().trouble.unwrap().message;
+    let message = running.report().trouble().unwrap().message;
     assert!(
         message.contains("does not run: CrashLoopBackOff. The"),
         "{message}"
     );
     away(running.voter(1), 60);
-    let trouble = running.report().trouble.unwrap();
+    let trouble = running.report().trouble().unwrap();
     assert_eq!(trouble.reason, Reason::MemberDown);
     assert!(
         trouble.message.contains("yet. Also: Container probes"),
@@ -324,13 +345,13 @@ fn the_leader_is_the_one_that_alone_says_so() {
     assert_eq!(leader(&running).as_deref(), Some("zk-2"));
     serves(running.voter(0), MemberRole::Leader, 2);
     assert_eq!(leader(&running), None);
-    let trouble = running.report().trouble.unwrap();
+    let trouble = running.report().trouble().unwrap();
     assert_eq!(trouble.reason, Reason::TwoLeaders);
     let who = "zk-0 (epoch 2, server list 1,2,3) and zk-2 (epoch 1, server list 1,2,3) say";
     assert!(trouble.message.starts_with(who), "{}", trouble.message);
     // One that is being deleted is about to stop.
     running.voter(0).terminating = true;
-    assert_eq!(running.report().trouble, None);
+    assert_eq!(running.report().trouble(), None);
 }
 
 #[test]

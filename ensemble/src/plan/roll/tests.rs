@@ -211,7 +211,7 @@ fn an_updated_member_that_cannot_run_stops_the_roll() {
         fails(running.voter(0), said);
         let plan = running.plan();
         assert_eq!(plan.step, None);
-        let trouble = plan.report.trouble.unwrap();
+        let trouble = plan.report.trouble().unwrap();
         let message = format!(
             "pod zk-0 cannot run: {words}. No further member is restarted until it runs; correct or \
              revert the spec"
@@ -230,7 +230,7 @@ fn an_updated_member_that_cannot_run_stops_the_roll() {
     let mut running = changed();
     update(running.voter(0));
     break_probes(running.voter(0));
-    let trouble = running.report().trouble.unwrap();
+    let trouble = running.report().trouble().unwrap();
     assert_eq!(trouble.reason, Reason::ContainerFailing);
     let end = "No further member is restarted until it runs; correct or revert the spec";
     assert!(trouble.message.ends_with(end), "{}", trouble.message);
@@ -401,7 +401,7 @@ fn foreign_lists_stop_the_roll_and_say_what_to_do() {
     }
     let plan = running.plan();
     assert_eq!(plan.step, None);
-    let message = plan.report.trouble.unwrap().message;
+    let message = plan.report.trouble().unwrap().message;
     let why =
         "a majority of 1,2,3 and a majority of 1,2,3,4,5 need not share a server: two leaders";
     assert!(message.contains(why), "{message}");

@@ -42,7 +42,7 @@ fn refused(asks: bool, data: &[u16], logs: &[u16]) -> Option<(Reason, String)> {
     };
     let trouble = plan_start(Rules::ALL, &ensemble, &observation)
         .report
-        .trouble?;
+        .trouble()?;
     Some((trouble.reason, trouble.message))
 }
 
@@ -107,7 +107,11 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
 /// What is waited for; `None` where a StatefulSet is created.
 fn waits(ensemble: &ValidEnsemble, observation: &Observation) -> Option<String> {
     let plan = crate::plan(ensemble, observation);
-    assert!(plan.report.trouble.is_none(), "{:?}", plan.report.trouble);
+    assert!(
+        plan.report.trouble().is_none(),
+        "{:?}",
+        plan.report.trouble()
+    );
     let message = plan.report.message;
     plan.objects.is_empty().then_some(message)
 }
@@ -166,7 +170,7 @@ fn what_a_deleted_ensemble_of_the_same_name_owned_is_waited_for() {
 fn starts(ensemble: &ValidEnsemble, observation: &Observation) -> String {
     let plan = crate::plan(ensemble, observation);
     assert_eq!(plan.step, None);
-    assert_eq!(plan.report.trouble.is_some(), plan.objects.is_empty());
+    assert_eq!(plan.report.trouble().is_some(), plan.objects.is_empty());
     plan.report.message
 }
 
