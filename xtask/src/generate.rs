@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     build::{cargo, root},
-    chart, cluster, dashboard, process, progress, reference,
+    chart, cluster, process, progress, reference,
 };
 
 /// A generated file.
@@ -91,10 +91,6 @@ fn all() -> Result<Vec<Generated>> {
     files.push(Generated {
         path: root().join("docs/api.md"),
         text: reference(&crds),
-    });
-    files.push(Generated {
-        path: root().join("charts/bellwether/files/dashboard.json"),
-        text: dashboard::dashboard()?,
     });
     files.push(Generated {
         path: root().join("docs/metrics.md"),

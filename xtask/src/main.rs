@@ -9,6 +9,7 @@ mod build;
 mod chart;
 mod check;
 mod cluster;
+#[cfg(test)]
 mod dashboard;
 mod demo;
 mod fuzz;
