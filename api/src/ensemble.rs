@@ -6,6 +6,7 @@ pub mod jvm;
 pub mod settings;
 pub mod status;
 pub mod versions;
+pub mod waiting;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use status::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
+pub use waiting::{Awaited, ChangeStatus, MemberState, WaitingFor};
 
 /// The ZooKeeper version of an ensemble that names neither a version nor an image.
 pub const DEFAULT_VERSION: &str = "3.9.5";

@@ -3,7 +3,7 @@
 use bellwether_api::conditions::{ConditionStatus, NewCondition, merge_conditions};
 use bellwether_api::ensemble::status::{ConditionType, DataLossAccepted, ObserversStatus, Reason};
 use bellwether_api::ensemble::versions;
-use bellwether_api::ensemble::{MemberStatus, Phase, ZooKeeperEnsembleStatus};
+use bellwether_api::ensemble::{ChangeStatus, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::labels;
 
 use crate::ids::Voters;
@@ -11,6 +11,7 @@ use crate::observation::{Acceptance, Observation};
 use crate::plan::growth;
 use crate::plan::report::{Availability, Report};
 use crate::plan::trouble::Trouble;
+use crate::plan::verdict::WaitingOn;
 
 /// What the status is made of.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +55,14 @@ pub fn status(
         voters: report
             .revision
             .as_ref()
-            .map(|r| r.voters.iter().map(|id| i32::from(id.0)).collect())
+            .map(|r| ids(&r.voters))
             .unwrap_or_default(),
+        change: report.change.as_ref().map(|change| ChangeStatus {
+            from: change.from.as_ref().map(ids).unwrap_or_default(),
+            to: ids(&change.to),
+            restarting: change.restarting.clone(),
+            waiting_for: change.waiting.as_ref().map(WaitingOn::waiting_for),
+        }),
         observers: (report.observers_wanted > 0 || !report.observers.is_empty()).then(|| {
             let serving = report.observers.iter().filter(|m| m.role.serves()).count();
             ObserversStatus {
@@ -75,6 +82,8 @@ pub fn status(
                 epoch: m.zxid.and_then(|z| i64::try_from(z >> 32).ok()),
                 zxid: m.zxid.map(|z| format!("{z:#x}")),
                 config_revision: m.revision.clone(),
+                state: m.verdict.state(),
+                waiting_for: m.verdict.waiting_for(),
                 verdict: m.verdict.to_string(),
                 node: m.node.clone(),
             })
@@ -93,8 +102,11 @@ pub fn status(
     }
 }
 
+fn ids(voters: &Voters) -> Vec<i32> {
+    voters.iter().map(|id| i32::from(id.0)).collect()
+}
+
 fn accepted(acceptance: &Acceptance) -> DataLossAccepted {
-    let ids = |voters: &Voters| voters.iter().map(|id| i32::from(id.0)).collect();
     DataLossAccepted {
         token: acceptance.token.clone(),
         at: acceptance.at.to_string(),

@@ -137,7 +137,7 @@ mod tests {
         let members: Vec<Value> = (0..members)
             .map(|n| {
                 json!({ "name": format!("main-{n}"), "serverId": n + 1, "role": "Follower",
-                        "verdict": "UpToDate" })
+                        "state": "UpToDate", "verdict": "UpToDate" })
             })
             .collect();
         serde_json::from_value(json!({

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bellwether_api::ensemble::MemberState;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use clap::Args;
 use jiff::Zoned;
@@ -249,12 +250,12 @@ fn members(members: &[MemberView], style: Style, lines: &mut Vec<String>) {
     lines.extend(table.next().map(|line| format!("│   {line}")));
     for (line, member) in table.zip(members) {
         lines.push(format!("├── {line}"));
-        if member.verdict != "UpToDate" {
-            let tone = if member.verdict.starts_with("Restart") {
-                Tone::Busy
-            } else {
-                Tone::Faint
-            };
+        let tone = match member.state {
+            MemberState::UpToDate => None,
+            MemberState::Restarting => Some(Tone::Busy),
+            MemberState::Waiting => Some(Tone::Faint),
+        };
+        if let Some(tone) = tone {
             lines.push(format!("│     {}", style.paint(&member.verdict, tone)));
         }
     }
@@ -277,9 +278,9 @@ mod tests {
                 "ready": "2/2", "leader": "main-1", "version": "3.9.5", "voters": [1, 2],
                 "members": [
                     { "name": "main-0", "serverId": 1, "role": "Follower", "epoch": 3,
-                      "zxid": "0x300000005", "verdict": "Restart: its configuration changed", "node": "n1" },
+                      "zxid": "0x300000005", "state": "Restarting", "verdict": "Restart: its configuration changed", "node": "n1" },
                     { "name": "main-1", "serverId": 2, "role": "Leader", "epoch": 3,
-                      "zxid": "0x300000006", "verdict": "Waiting for main-0; the leader restarts last" },
+                      "zxid": "0x300000006", "state": "Waiting", "verdict": "Waiting for main-0; the leader restarts last" },
                 ],
                 "conditions": [
                     { "type": "Ready", "status": "False", "reason": "Rolling", "message": "it rolls",

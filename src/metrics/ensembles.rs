@@ -8,9 +8,9 @@ use std::fmt::{self, Error};
 use std::sync::{Mutex, PoisonError};
 
 use bellwether_api::ensemble::status::ConditionType;
-use bellwether_api::ensemble::{Phase, ZooKeeperEnsembleStatus};
+use bellwether_api::ensemble::{Awaited, Phase, ZooKeeperEnsembleStatus};
 use bellwether_ensemble::plan::report::Report;
-use bellwether_ensemble::plan::verdict::{Verdict, WaitingOn};
+use bellwether_ensemble::plan::verdict::Verdict;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -38,7 +38,7 @@ struct Seen {
     /// Whether each condition holds; absent where the ensemble does not carry it.
     conditions: [Option<bool>; ConditionType::ALL.len()],
     /// How many members wait, by what for.
-    waiting: [usize; WaitingOn::WORDS.len()],
+    waiting: [usize; Awaited::ALL.len()],
     wanted: i32,
     list: usize,
     members: usize,
@@ -110,7 +110,7 @@ impl Default for Seen {
         Self {
             phase: None,
             conditions: [None; ConditionType::ALL.len()],
-            waiting: [0; WaitingOn::WORDS.len()],
+            waiting: [0; Awaited::ALL.len()],
             wanted: 0,
             list: 0,
             members: 0,
@@ -127,12 +127,13 @@ impl Default for Seen {
 
 impl Seen {
     fn new(wanted: i32, report: &Report, status: &ZooKeeperEnsembleStatus, restarts: u64) -> Self {
-        let mut waiting = [0; WaitingOn::WORDS.len()];
+        let mut waiting = [0; Awaited::ALL.len()];
         for member in report.members.iter().chain(&report.observers) {
             let Verdict::Waiting(on) = &member.verdict else {
                 continue;
             };
-            let place = WaitingOn::WORDS.iter().position(|word| *word == on.word());
+            let what = on.waiting_for().what;
+            let place = Awaited::ALL.iter().position(|awaited| *awaited == what);
             if let Some(count) = place.and_then(|place| waiting.get_mut(place)) {
                 *count += 1;
             }
@@ -255,8 +256,11 @@ impl Collector for Ensembles {
         let help =
             "Members that wait before they are restarted or count as up to date, by what for";
         gauges(&mut encoder, "waiting_members", help, &seen, |seen, add| {
-            let mut all = WaitingOn::WORDS.iter().zip(seen.waiting);
-            all.try_for_each(|(word, members)| add(&[("reason", *word)], count(members)))
+            let mut all = Awaited::ALL
+                .iter()
+                .map(|awaited| awaited.word())
+                .zip(seen.waiting);
+            all.try_for_each(|(word, members)| add(&[("reason", word)], count(members)))
         })?;
         let mut restarts = encoder.encode_descriptor(
             "ensemble_member_restarts",

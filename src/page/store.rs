@@ -323,7 +323,7 @@ mod tests {
             "status": {
                 "observedGeneration": 1, "phase": "Ready", "message": "All 3 members serve.",
                 "members": [
-                    { "name": "main-0", "serverId": 1, "role": "Leader", "verdict": "UpToDate" },
+                    { "name": "main-0", "serverId": 1, "role": "Leader", "state": "UpToDate", "verdict": "UpToDate" },
                 ],
                 "conditions": [{
                     "type": "Degraded", "status": "True", "reason": "VolumeNearlyFull",

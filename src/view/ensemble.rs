@@ -1,6 +1,7 @@
 //! An ensemble with its members, and who is waited for and why.
 
 use bellwether_api::ZooKeeperEnsemble;
+use bellwether_api::ensemble::MemberState;
 use bellwether_api::ensemble::status::{MemberRole, MemberStatus, Phase};
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use k8s_openapi::api::core::v1::Pod;
@@ -95,7 +96,9 @@ pub(crate) struct MemberView {
     pub image: Option<String>,
     /// The node that it runs on.
     pub node: Option<String>,
-    /// The plan's verdict.
+    /// What becomes of it.
+    pub state: MemberState,
+    /// The same in words.
     pub verdict: String,
     /// How far the change that is under way has come here.
     pub stage: Stage,
@@ -124,6 +127,7 @@ impl MemberView {
             ready: pod.map(|pod| pod.ready),
             image: image.map(|image| image.rsplit('/').next().unwrap_or(image).to_owned()),
             node: member.node.clone(),
+            state: member.state,
             verdict: member.verdict.clone(),
             stage: Stage::of(member),
         }

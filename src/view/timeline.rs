@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use bellwether_api::ZooKeeperEnsemble;
 use bellwether_api::ensemble::status::{MemberStatus, Phase};
-use bellwether_ensemble::plan::verdict::{Verdict, WaitingOn};
+use bellwether_api::ensemble::{Awaited, MemberState};
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -62,24 +62,16 @@ pub(crate) struct Turn {
 }
 
 impl Stage {
-    /// What the verdict on a member, which the status has as text, means.
+    /// How far the change has come at a member.
     pub(crate) fn of(member: &MemberStatus) -> Self {
-        let text = |verdict: Verdict| verdict.to_string();
-        let goes = text(Verdict::Waiting(WaitingOn::Deletion(member.name.clone())));
-        let leaves = text(Verdict::Waiting(WaitingOn::Leave));
-        let restarts = text(Verdict::Restart(String::new()));
-        if member.verdict == text(Verdict::UpToDate) {
-            Self::Done
-        } else if member.verdict == leaves {
-            Self::Remaining
-        } else if member.verdict.starts_with(restarts.trim_end())
-            || member.verdict == goes
+        let awaited = member.waiting_for.as_ref().map(|waiting| waiting.what);
+        match (member.state, awaited) {
+            (MemberState::UpToDate, _) => Self::Done,
+            (_, Some(Awaited::Leave)) => Self::Remaining,
+            (MemberState::Restarting, _) | (_, Some(Awaited::Deletion)) => Self::UnderWay,
             // It was restarted and is on its way, or it is what the others wait for.
-            || !member.role.serves()
-        {
-            Self::UnderWay
-        } else {
-            Self::Remaining
+            _ if !member.role.serves() => Self::UnderWay,
+            _ => Self::Remaining,
         }
     }
 }

@@ -4,6 +4,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::waiting::{ChangeStatus, MemberState, WaitingFor};
+
 /// What the operator last saw and decided. It can be rebuilt from the world at any time; nothing
 /// is decided from it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +44,9 @@ pub struct ZooKeeperEnsembleStatus {
     /// The server ids that vote under that revision.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub voters: Vec<i32>,
+    /// The change that is under way. Absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<ChangeStatus>,
     /// The observers. Absent where none is wanted and none exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observers: Option<ObserversStatus>,
@@ -127,7 +132,13 @@ pub struct MemberStatus {
     /// The configuration revision that the pod runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_revision: Option<String>,
-    /// The plan's verdict: up to date, restart and why, or waiting and on what.
+    /// What becomes of it.
+    #[serde(default)]
+    pub state: MemberState,
+    /// What it waits for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<WaitingFor>,
+    /// `state` and `waitingFor` in words, with the reason of a restart.
     pub verdict: String,
     /// The node that the pod runs on.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -159,8 +159,7 @@ fn choose<'a>(
     let missing = |o: &u16| observers.pods.iter().all(|p| p.ordinal != *o);
     if let Some(ordinal) = (0..ensemble.observers).find(missing) {
         let pod = crate::desired::observers::pod_name(&ensemble.name, ordinal);
-        let what = format!("{pod} to be created by the StatefulSet controller");
-        return Choice::Wait(WaitingOn::Other(what));
+        return Choice::Wait(WaitingOn::Creation(pod));
     }
     let in_time =
         |p: &PodObservation| !p.terminating && view.now.duration_since(p.created) < PATIENCE;

@@ -94,12 +94,27 @@ pub struct Report {
     pub revision: Option<Revision>,
     /// Whether every member that does not serve is on its way: its pod is being replaced, or is new.
     pub on_their_way: bool,
+    /// The change that is under way.
+    pub change: Option<ChangeReport>,
     /// What a person has to know or act on, the gravest first.
     pub troubles: Vec<Trouble>,
     /// Volumes that are growing, in words.
     pub growing: Option<String>,
     /// The last loss of data that a person accepted.
     pub accepted: Option<Acceptance>,
+}
+
+/// A change of size or a roll, as far as it has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangeReport {
+    /// The list that the present step of a size change leaves.
+    pub from: Option<Voters>,
+    /// The list that it brings to every member.
+    pub to: Voters,
+    /// The pod that restarts now.
+    pub restarting: Option<String>,
+    /// What the next restart or step waits for.
+    pub waiting: Option<WaitingOn>,
 }
 
 impl Report {
@@ -114,6 +129,7 @@ impl Report {
             observers_wanted: 0,
             revision: None,
             on_their_way: false,
+            change: None,
             troubles: Vec::new(),
             growing: None,
             accepted: None,
@@ -269,6 +285,7 @@ pub fn compose(found: Findings<'_>) -> Report {
             .members
             .values()
             .all(|m| m.serves() || m.pod.terminating || is_new(view, m)),
+        change: change_of(&found, phase),
         troubles: members
             .into_iter()
             .chain(others.into_iter().flatten())
@@ -284,6 +301,31 @@ pub fn compose(found: Findings<'_>) -> Report {
         },
         None => report,
     }
+}
+
+fn change_of(found: &Findings<'_>, phase: Phase) -> Option<ChangeReport> {
+    let changes = [
+        Phase::Growing,
+        Phase::Shrinking,
+        Phase::Rolling,
+        Phase::Blocked,
+    ];
+    let view = found.view;
+    let to = found.change.begins.as_ref().unwrap_or(&found.change.voters);
+    let from = view.live.iter().find(|list| **list != to);
+    let rolls = view.members.values().any(|member| member.outdated);
+    if !changes.contains(&phase) || !(rolls || from.is_some() || found.template_changes) {
+        return None;
+    }
+    Some(ChangeReport {
+        from: from.map(|list| (*list).clone()),
+        to: to.clone(),
+        restarting: match found.step {
+            Some(Step::RestartMember { pod, .. }) => Some(pod.clone()),
+            _ => None,
+        },
+        waiting: found.roll.waiting.clone(),
+    })
 }
 
 /// What is wrong with members, the gravest first. The loss of a majority of disks explains the rest.

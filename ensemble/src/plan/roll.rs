@@ -11,6 +11,7 @@
 //! 5. The leader, when nobody else is left. A member of which nothing was heard for long is not waited
 //!    for; the others go on as long as they are a majority of every live list without it.
 
+use crate::desired::pod_name;
 use crate::ids::{ServerId, Voters};
 use crate::observation::{PodState, ServerReport, StatefulSetObservation};
 use crate::plan::trouble::{Trouble, beside};
@@ -123,7 +124,8 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     }
     let missing = view.missing.iter().find(|o| stays(view.id(**o)));
     if let Some(ordinal) = missing.filter(|_| rules.keep(Rule::OneAtATime)) {
-        return Choice::Wait(WaitingOn::Creation(*ordinal));
+        let pod = pod_name(view.ensemble, *ordinal);
+        return Choice::Wait(WaitingOn::Creation(pod));
     }
     // Nor is one that was made anew and runs the list without it: nobody needs its vote.
     let updated = || {

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bellwether_api::ensemble::{Awaited, MemberState, WaitingFor};
+
 /// The plan's verdict on one member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -18,8 +20,8 @@ pub enum Verdict {
 pub enum WaitingOn {
     /// A pod that is being deleted.
     Deletion(String),
-    /// The pod with this ordinal, which does not exist yet.
-    Creation(u16),
+    /// A pod that does not exist yet.
+    Creation(String),
     /// The server in a pod that runs but has not answered yet.
     Start(String),
     /// A server that answers, to join the leader.
@@ -43,37 +45,44 @@ pub enum WaitingOn {
 }
 
 impl WaitingOn {
-    /// Every word that [`Self::word`] may give.
-    pub const WORDS: [&'static str; 12] = [
-        "deletion",
-        "creation",
-        "start",
-        "join",
-        "answer",
-        "leader",
-        "one_leader",
-        "majority",
-        "turn",
-        "leader_is_last",
-        "leave",
-        "other",
-    ];
+    /// What is waited for, and in which pod.
+    pub fn waiting_for(&self) -> WaitingFor {
+        let (what, pod) = match self {
+            Self::Deletion(pod) => (Awaited::Deletion, Some(pod)),
+            Self::Creation(pod) => (Awaited::Creation, Some(pod)),
+            Self::Start(pod) => (Awaited::Start, Some(pod)),
+            Self::Join(pod) => (Awaited::Join, Some(pod)),
+            Self::Answer(pod) => (Awaited::Answer, Some(pod)),
+            Self::Leader => (Awaited::Leader, None),
+            Self::OneLeader => (Awaited::OneLeader, None),
+            Self::Majority(_) => (Awaited::Majority, None),
+            Self::Turn(pod) => (Awaited::Turn, Some(pod)),
+            Self::LeaderIsLast(pod) => (Awaited::LeaderIsLast, Some(pod)),
+            Self::Leave => (Awaited::Leave, None),
+            Self::Other(_) => (Awaited::Other, None),
+        };
+        WaitingFor {
+            what,
+            pod: pod.cloned(),
+        }
+    }
+}
 
-    /// What is waited for, in one word for metrics.
-    pub fn word(&self) -> &'static str {
+impl Verdict {
+    /// The verdict without its reasons.
+    pub fn state(&self) -> MemberState {
         match self {
-            Self::Deletion(_) => "deletion",
-            Self::Creation(_) => "creation",
-            Self::Start(_) => "start",
-            Self::Join(_) => "join",
-            Self::Answer(_) => "answer",
-            Self::Leader => "leader",
-            Self::OneLeader => "one_leader",
-            Self::Majority(_) => "majority",
-            Self::Turn(_) => "turn",
-            Self::LeaderIsLast(_) => "leader_is_last",
-            Self::Leave => "leave",
-            Self::Other(_) => "other",
+            Self::UpToDate => MemberState::UpToDate,
+            Self::Restart(_) => MemberState::Restarting,
+            Self::Waiting(_) => MemberState::Waiting,
+        }
+    }
+
+    /// What the member waits for.
+    pub fn waiting_for(&self) -> Option<WaitingFor> {
+        match self {
+            Self::Waiting(on) => Some(on.waiting_for()),
+            _ => None,
         }
     }
 }
@@ -82,7 +91,7 @@ impl fmt::Display for WaitingOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Deletion(pod) => write!(f, "pod {pod} to be gone"),
-            Self::Creation(ordinal) => write!(f, "the pod with ordinal {ordinal} to be created"),
+            Self::Creation(pod) => write!(f, "pod {pod} to be created"),
             Self::Start(pod) => write!(f, "pod {pod} to start"),
             Self::Join(pod) => write!(f, "{pod} to join the leader"),
             Self::Answer(pod) => write!(f, "{pod} to answer; nothing is known of its server"),

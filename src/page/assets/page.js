@@ -100,7 +100,7 @@ function ensemble(view) {
       make("td", { class: "mono keep" }, orNone(member.zxid)),
       make("td", { class: "keep" }, make("span", { "data-tone": tone, text: word })),
       make("td", { class: "keep" }, orNone(member.node)),
-      make("td", { class: "text" }, member.verdict === "UpToDate" ? make("span", { class: "empty", text: "nothing" }) : foreign(member.verdict.replace(/^Waiting for /, ""))));
+      make("td", { class: "text" }, member.state === "UpToDate" ? make("span", { class: "empty", text: "nothing" }) : foreign(member.verdict.replace(/^Waiting for /, ""))));
   });
   const list = [
     ["Size", String(view.size)], ["Ready", orNone(view.ready)], ["Leader", orNone(view.leader, "none")],

@@ -1,9 +1,21 @@
+use bellwether_ensemble::plan::verdict::{Verdict, WaitingOn};
 use serde_json::{Value, json};
 
 use super::*;
 
-fn member(name: &str, id: i32, role: &str, verdict: &str) -> Value {
-    json!({ "name": name, "serverId": id, "role": role, "verdict": verdict })
+fn member(name: &str, id: i32, role: &str, verdict: Verdict) -> Value {
+    json!({
+        "name": name, "serverId": id, "role": role, "verdict": verdict.to_string(),
+        "state": verdict.state(), "waitingFor": verdict.waiting_for(),
+    })
+}
+
+fn restarts(why: &str) -> Verdict {
+    Verdict::Restart(why.to_owned())
+}
+
+fn waits(on: fn(String) -> WaitingOn, pod: &str) -> Verdict {
+    Verdict::Waiting(on(pod.to_owned()))
 }
 
 fn timeline(size: i32, phase: &str, voters: &[i32], members: &[Value]) -> Option<Vec<String>> {
@@ -37,15 +49,10 @@ fn timeline(size: i32, phase: &str, voters: &[i32], members: &[Value]) -> Option
 #[test]
 fn a_growing_ensemble_shows_the_lists_and_whose_turn_it_is() {
     let members = [
-        member("zk-0", 1, "Follower", "UpToDate"),
-        member(
-            "zk-1",
-            2,
-            "Leader",
-            "Waiting for zk-2; the leader restarts last",
-        ),
-        member("zk-2", 3, "Follower", "Restart: its server list changes"),
-        member("zk-3", 4, "Follower", "UpToDate"),
+        member("zk-0", 1, "Follower", Verdict::UpToDate),
+        member("zk-1", 2, "Leader", waits(WaitingOn::LeaderIsLast, "zk-2")),
+        member("zk-2", 3, "Follower", restarts("its server list changes")),
+        member("zk-3", 4, "Follower", Verdict::UpToDate),
     ];
     let expected = [
         "Growing to 5 in steps of one member",
@@ -64,9 +71,9 @@ fn a_growing_ensemble_shows_the_lists_and_whose_turn_it_is() {
 #[test]
 fn a_newcomer_without_a_pod_and_a_member_on_its_way_are_under_way() {
     let members = [
-        member("zk-0", 1, "Down", "Waiting for pod zk-0 to start"),
-        member("zk-1", 2, "Follower", "Waiting for pod zk-1 to be gone"),
-        member("zk-2", 3, "Leader", "Waiting for pod zk-0 to start"),
+        member("zk-0", 1, "Down", waits(WaitingOn::Start, "zk-0")),
+        member("zk-1", 2, "Follower", waits(WaitingOn::Deletion, "zk-1")),
+        member("zk-2", 3, "Leader", waits(WaitingOn::Start, "zk-0")),
     ];
     let found = timeline(5, "Growing", &[1, 2, 3, 4], &members).unwrap();
     let lines: Vec<&str> = found[3..7].iter().map(|line| line.trim_start()).collect();
@@ -82,11 +89,11 @@ fn a_newcomer_without_a_pod_and_a_member_on_its_way_are_under_way() {
 #[test]
 fn a_shrinking_ensemble_shows_who_leaves() {
     let members = [
-        member("zk-0", 1, "Follower", "UpToDate"),
-        member("zk-1", 2, "Leader", "UpToDate"),
-        member("zk-2", 3, "Follower", "UpToDate"),
-        member("zk-3", 4, "Follower", "UpToDate"),
-        member("zk-4", 5, "Follower", "UpToDate"),
+        member("zk-0", 1, "Follower", Verdict::UpToDate),
+        member("zk-1", 2, "Leader", Verdict::UpToDate),
+        member("zk-2", 3, "Follower", Verdict::UpToDate),
+        member("zk-3", 4, "Follower", Verdict::UpToDate),
+        member("zk-4", 5, "Follower", Verdict::UpToDate),
     ];
     let found = timeline(3, "Shrinking", &[1, 2, 3, 4, 5], &members).unwrap();
     assert_eq!(found[1], "Done Server list {1,2,3,4,5}");
@@ -99,9 +106,9 @@ fn a_shrinking_ensemble_shows_who_leaves() {
 
 #[test]
 fn a_roll_is_one_step_and_rest_is_none() {
-    let restart = member("zk-0", 1, "Follower", "Restart: its pod template changed");
-    let leader = member("zk-1", 2, "Leader", "UpToDate");
-    let third = member("zk-2", 3, "Follower", "UpToDate");
+    let restart = member("zk-0", 1, "Follower", restarts("its pod template changed"));
+    let leader = member("zk-1", 2, "Leader", Verdict::UpToDate);
+    let third = member("zk-2", 3, "Follower", Verdict::UpToDate);
     let found = timeline(
         3,
         "Rolling",
@@ -111,7 +118,7 @@ fn a_roll_is_one_step_and_rest_is_none() {
     let found = found.unwrap();
     assert_eq!(found[0], "Members restart one at a time, the leader last");
     assert_eq!(found.len(), 5, "{found:?}");
-    let first = member("zk-0", 1, "Follower", "UpToDate");
+    let first = member("zk-0", 1, "Follower", Verdict::UpToDate);
     let rest = timeline(3, "Ready", &[1, 2, 3], &[first, leader, third]);
     assert_eq!(rest, None);
 }

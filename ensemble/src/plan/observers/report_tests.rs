@@ -46,7 +46,7 @@ fn observers_that_are_not_as_wanted_give_the_phase_and_the_words() {
         ),
         (
             Phase::Growing,
-            "1 of 2 observers serve. Waiting for zk-observer-1 to be created by the StatefulSet controller.",
+            "1 of 2 observers serve. Waiting for pod zk-observer-1 to be created.",
             |r| {
                 r.observation.observers.pods.pop();
             },

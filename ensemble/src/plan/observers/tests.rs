@@ -302,12 +302,9 @@ fn what_is_under_way_among_observers_is_waited_for_by_its_name() {
         ("pod zk-observer-1 to be gone", |r| {
             r.observer(1).terminating = true
         }),
-        (
-            "zk-observer-1 to be created by the StatefulSet controller",
-            |r| {
-                r.observation.observers.pods.pop();
-            },
-        ),
+        ("pod zk-observer-1 to be created", |r| {
+            r.observation.observers.pods.pop();
+        }),
         ("pod zk-observer-0 to start", |r| {
             update(r.observer(0));
             away(r.observer(0), 299);

@@ -1,6 +1,10 @@
 //! What people read: the phase, the message, and what is wrong.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use std::collections::BTreeSet;
+
+use bellwether_api::ensemble::Awaited;
+
 use super::*;
 use crate::observation::BootstrapPermission;
 use crate::plan::example::{
@@ -421,7 +425,7 @@ fn every_wait_has_a_word_of_its_own() {
     let pod = || "zk-0".to_owned();
     let all = [
         WaitingOn::Deletion(pod()),
-        WaitingOn::Creation(0),
+        WaitingOn::Creation(pod()),
         WaitingOn::Start(pod()),
         WaitingOn::Join(pod()),
         WaitingOn::Answer(pod()),
@@ -433,5 +437,24 @@ fn every_wait_has_a_word_of_its_own() {
         WaitingOn::Leave,
         WaitingOn::Other(pod()),
     ];
-    assert_eq!(all.map(|on| on.word()), WaitingOn::WORDS);
+    assert_eq!(all.map(|on| on.waiting_for().what), Awaited::ALL);
+    let words: BTreeSet<&str> = Awaited::ALL.iter().map(|awaited| awaited.word()).collect();
+    assert_eq!(words.len(), Awaited::ALL.len());
+}
+
+#[test]
+fn a_change_names_its_lists_who_restarts_and_what_is_waited_for() {
+    assert_eq!(Running::new(3, 0).report().change, None);
+    let mut running = Running::stepping(3, 4, &[]);
+    let change = running.report().change.unwrap();
+    assert_eq!((change.from, change.to), (Some(first(3)), first(4)));
+    assert!(change.restarting.is_some() && change.waiting.is_none());
+    looks(running.voter(3), 3);
+    let change = running.report().change.unwrap();
+    assert_eq!(change.restarting, None);
+    let joins = WaitingOn::Join("zk-3".to_owned());
+    assert_eq!(change.waiting, Some(joins));
+    let rolls = Running::new(3, 0).outdated().report().change.unwrap();
+    assert_eq!((rolls.from, rolls.to), (None, first(3)));
+    assert_eq!(rolls.restarting.as_deref(), Some("zk-0"));
 }

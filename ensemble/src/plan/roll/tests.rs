@@ -96,7 +96,7 @@ fn the_roll_waits_for_what_is_under_way_or_unknown() {
             },
         ),
         ("pod zk-1 to be gone", |r| r.voter(1).terminating = true),
-        ("the pod with ordinal 1 to be created", |r| {
+        ("pod zk-1 to be created", |r| {
             r.observation.pods.remove(1);
         }),
         ("pod zk-1 to start", |r| {
