@@ -57,8 +57,6 @@ pub struct Sight<'a> {
     pub wanted: u16,
     /// The server list of the StatefulSet's pod template.
     pub template: Option<Voters>,
-    /// When the last write of an object was sent: by operator, resource and name.
-    pub sent: &'a BTreeMap<(String, String, String), Duration>,
 }
 
 impl Sight<'_> {

@@ -337,7 +337,6 @@ impl Life {
         let cluster = self.cluster.clone();
         let mut machines = cluster.machines();
         let wanted = self.spec["replicas"].as_u64();
-        let sent = self.trouble().sent.clone();
         let sight = Sight {
             now,
             machines: &machines,
@@ -347,7 +346,6 @@ impl Life {
             deletes_volumes: self.deletes,
             wanted: wanted.and_then(|r| u16::try_from(r).ok()).unwrap_or(0),
             template: set.as_ref().and_then(|s| list_of(&s["spec"]["template"])),
-            sent: &sent,
         };
         self.checks.writes(&sight, &writes);
         self.checks.look(&sight);

@@ -1,10 +1,8 @@
 //! What becomes of the operators' requests to the API server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::api_server::{Action, After, Answer, Before, Call, Faults, Kind, Then};
 use crate::stops::Stops;
@@ -32,8 +30,6 @@ pub struct Trouble {
     pub strays: Vec<String>,
     /// What is held up.
     pub held: Vec<Held>,
-    /// When the last write of an object was sent: by operator, resource and name.
-    pub sent: BTreeMap<(String, String, String), Duration>,
 }
 
 /// Requests that are held up on their way, or their answers.
@@ -72,7 +68,6 @@ pub struct Requests {
     trouble: Arc<Mutex<Trouble>>,
     stops: Stops,
     rng: fastrand::Rng,
-    begin: Instant,
 }
 
 impl Requests {
@@ -83,7 +78,6 @@ impl Requests {
             trouble,
             stops,
             rng,
-            begin: Instant::now(),
         }
     }
 }
@@ -110,9 +104,6 @@ impl Faults for Requests {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if !call.action.is_read() {
             trouble.judge(call);
-            let resource = call.kind.resource().plural.to_owned();
-            let key = (call.client.to_string(), resource, call.name.clone());
-            trouble.sent.insert(key, self.begin.elapsed());
         }
     }
 
@@ -172,6 +163,8 @@ impl Faults for Requests {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
     use crate::api_server::Action;
 
@@ -184,6 +177,7 @@ mod tests {
             namespace: "default".to_owned(),
             name: "zk".to_owned(),
             subresource: "",
+            sent: Instant::now(),
         }
     }
 

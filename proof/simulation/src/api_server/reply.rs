@@ -58,7 +58,10 @@ pub(super) async fn carry_out(
         }
         _ => {
             let mut store = shared.store();
-            let (code, text) = change(&mut store, call, query, body)?;
+            store.sent = Some(call.sent);
+            let changed = change(&mut store, call, query, body);
+            store.sent = None;
+            let (code, text) = changed?;
             Ok(Reply::Text(code, text))
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
+use tokio::time::Instant;
 
 use super::kind::Kind;
 use super::refusal::{Refusal, bad_request, no_such_path};
@@ -25,6 +26,8 @@ pub struct Call {
     pub name: String,
     /// The subresource; empty for the object itself.
     pub subresource: &'static str,
+    /// When it was sent.
+    pub sent: Instant,
 }
 
 /// What a request asks for.
@@ -136,6 +139,7 @@ pub(crate) fn read(
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         subresource,
+        sent: Instant::now(),
     };
     Ok((call, query.0))
 }

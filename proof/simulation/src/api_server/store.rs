@@ -44,6 +44,8 @@ pub struct Event {
 pub struct Write {
     /// When.
     pub at: Timestamp,
+    /// When a client sent the request for it; `None` for the controllers.
+    pub sent: Option<Instant>,
     /// Who asked for it.
     pub actor: Arc<str>,
     /// What was asked for.
@@ -103,6 +105,8 @@ pub struct Store {
     tables: Vec<Table>,
     random: fastrand::Rng,
     writes: Vec<Write>,
+    /// When the request that is being carried out was sent.
+    pub(crate) sent: Option<Instant>,
     /// What is asked before a write is carried out.
     pub admission: Admission,
 }
@@ -116,6 +120,7 @@ impl Store {
             tables: Kind::all().map(|_| Table::default()).collect(),
             random: fastrand::Rng::with_seed(seed),
             writes: Vec::new(),
+            sent: None,
             admission: Admission::default(),
         }
     }

@@ -167,6 +167,7 @@ impl Store {
         };
         self.log(Write {
             at: crate::clock::now(),
+            sent: self.sent,
             actor: Arc::from(target.actor),
             verb: target.verb,
             kind: target.kind,

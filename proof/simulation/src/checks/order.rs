@@ -210,9 +210,9 @@ fn leaver(sight: &Sight<'_>, write: &Write) -> Option<String> {
     ))
 }
 
-/// When an operator made this write, or its last one of the same object.
+/// When the request for this write was sent.
 fn sent(sight: &Sight<'_>, write: &Write) -> Option<Duration> {
-    let resource = write.kind.resource().plural.to_owned();
-    let key = (write.actor.to_string(), resource, write.name.clone());
-    sight.sent.get(&key).copied()
+    write
+        .sent
+        .map(|sent| sight.now.saturating_sub(sent.elapsed()))
 }
