@@ -108,7 +108,8 @@ pub fn most_unready(history: &[Event], size: usize) -> usize {
     worst
 }
 
-fn is_ready(object: &Value) -> bool {
+/// Whether a pod is ready.
+pub fn is_ready(object: &Value) -> bool {
     let conditions = object["status"]["conditions"]
         .as_array()
         .into_iter()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use bellwether_e2e::ensemble::Ensemble;
-use bellwether_e2e::history::deletions;
+use bellwether_e2e::history::{deletions, is_ready};
 use bellwether_e2e::load::Load;
 use bellwether_e2e::process::{self, Frozen};
 use bellwether_e2e::wait::{throughout, until};
@@ -39,10 +39,15 @@ pub(crate) fn scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted(
     let before = ensemble.uids();
     let delete = ["delete", "pods", "-l", MEMBERS, "--grace-period=0"];
     world.run(&[&delete[..], &["--force", "--wait=false"]].concat())?;
-    until("all pods are new ones", PATIENCE, || {
+    // The status may still be of the pods before, whose servers go on for a moment.
+    until("all pods are new ones, and ready", PATIENCE, || {
         let after = ensemble.uids();
         let new = after.len() == 3 && after.iter().all(|(p, u)| before.get(p) != Some(u));
-        if new {
+        let ready = after.keys().all(|name| {
+            let pod = world.pods.get(name);
+            pod.is_some_and(|pod| is_ready(&pod))
+        });
+        if new && ready {
             Ok(())
         } else {
             Err(format!("{after:?}"))
