@@ -6,27 +6,29 @@ mod error;
 mod execute;
 mod gather;
 pub(crate) mod members;
+mod pace;
 mod publish;
+mod stores;
 mod volumes;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bellwether_api::ZooKeeperEnsemble;
 use bellwether_api::ensemble::Phase;
-use bellwether_api::{ZooKeeperEnsemble, labels};
-use bellwether_ensemble::plan::{Step, plan_under};
+use bellwether_ensemble::execute::asks_for_nothing;
+use bellwether_ensemble::plan::report::Report;
+use bellwether_ensemble::plan::{self, Step, plan_under};
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::{Context as Contribution, invalid_message};
-use bellwether_ensemble::{status, validate};
+use bellwether_ensemble::{Plan, ValidEnsemble, status, validate};
 use futures::StreamExt;
-use k8s_openapi::api::apps::v1::StatefulSet;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::events::Reporter;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
-use kube::{Client, Resource, ResourceExt};
+use kube::{Client, Resource};
 use tracing::field::{Empty, debug};
 use tracing::{Instrument as _, Span, info_span};
 
@@ -39,7 +41,10 @@ use creation::Creation;
 use durations::Durations;
 use error::Error;
 use execute::Outcome;
+use gather::Gathered;
 use members::Members;
+use pace::{Inputs, Pace};
+use stores::{Key, Stores};
 
 /// What every reconcile of an ensemble uses.
 pub(crate) struct Context {
@@ -65,8 +70,18 @@ pub(crate) struct Context {
     pub durations: Durations,
 }
 
+/// How soon a spec that is refused is looked at again.
+const INVALID: Duration = Duration::from_secs(30);
+
 /// The unit of work: an ensemble that may not parse.
 type Guarded = DeserializeGuard<ZooKeeperEnsemble>;
+
+/// The ensembles of one namespace, or of all of them.
+struct Scope {
+    context: Arc<Context>,
+    stores: Stores,
+    pace: Pace,
+}
 
 /// Runs the controller for one namespace, or for all of them, until `shutdown`.
 pub(crate) async fn run(
@@ -75,17 +90,15 @@ pub(crate) async fn run(
     shutdown: impl Future<Output = ()> + Send + Sync + 'static,
 ) {
     let client = context.client.clone();
-    let owned = watcher::Config::default().labels(&format!(
-        "{}={}",
-        labels::MANAGED_BY,
-        labels::MANAGED_BY_VALUE
-    ));
-    let to_ensemble = |pod: Pod| {
-        let name = pod.labels().get(labels::INSTANCE)?.clone();
-        let namespace = pod.namespace()?;
-        Some(ObjectRef::<Guarded>::new(&name).within(&namespace))
-    };
     let within = namespace.as_deref();
+    let scope = Arc::new(Scope {
+        context: context.clone(),
+        stores: Stores::default(),
+        pace: Pace::default(),
+    });
+    let changed = scope.stores.follow(&client, within);
+    let changed =
+        changed.map(|(namespace, name)| ObjectRef::<Guarded>::new(&name).within(&namespace));
     let controller = Controller::new(api::<Guarded>(&client, within), watcher::Config::default());
     let store = controller.store();
     context.metrics.watch(move |namespace, name| {
@@ -93,14 +106,11 @@ pub(crate) async fn run(
         store.get(&reference).is_some()
     });
     controller
-        .with_config(Config::default().concurrency(16))
-        .owns(api::<StatefulSet>(&client, within), owned.clone())
-        .owns(api::<ConfigMap>(&client, within), owned.clone())
-        .owns(api::<Service>(&client, within), owned.clone())
-        .owns(api::<PodDisruptionBudget>(&client, within), owned.clone())
-        .watches(api::<Pod>(&client, within), owned, to_ensemble)
+        // One pass waits for its members while others go on; the client bounds the requests.
+        .with_config(Config::default().concurrency(0))
+        .reconcile_on(changed)
         .graceful_shutdown_on(shutdown)
-        .run(reconcile, error_policy, context)
+        .run(reconcile, error_policy, scope)
         .for_each(|result| async {
             if let Err(error) = result {
                 tracing::debug!(%error, "reconcile ended with an error");
@@ -110,7 +120,7 @@ pub(crate) async fn run(
 }
 
 /// One pass, and a trace of it.
-async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Action, Error> {
+async fn reconcile(guarded: Arc<Guarded>, scope: Arc<Scope>) -> Result<Action, Error> {
     let reference = guarded.object_ref(&());
     let (name, namespace) = (
         reference.name.unwrap_or_default(),
@@ -128,7 +138,7 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
         error.type = Empty,
         otel.status_code = Empty,
     );
-    let result = pass(&guarded, &context, &namespace, &name, &span)
+    let result = pass(&guarded, &scope, &(namespace, name), &span)
         .instrument(span.clone())
         .await;
     if let Err(error) = &result {
@@ -139,49 +149,49 @@ async fn reconcile(guarded: Arc<Guarded>, context: Arc<Context>) -> Result<Actio
 }
 
 /// One pass: gather, validate, plan, execute, publish.
-async fn pass(
-    guarded: &Guarded,
-    context: &Context,
-    namespace: &str,
-    name: &str,
-    span: &Span,
-) -> Result<Action, Error> {
+///
+/// It is made from what watches show. Where that plan asks for anything, all is read afresh, and the pass is made
+/// again from that.
+async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Result<Action, Error> {
+    let context = &*scope.context;
+    let (namespace, name) = (key.0.as_str(), key.1.as_str());
     let timer = context.metrics.reconcile_started("ZooKeeperEnsemble");
     let done = |outcome: &'static str| {
         timer.done(outcome);
         span.record("bellwether.outcome", outcome);
     };
-    if let Err(error) = &guarded.0 {
-        publish::unreadable(context, namespace, name, error).await?;
-        done("unreadable");
-        return Ok(Action::await_change());
+    let shown = match &guarded.0 {
+        Ok(shown) => shown,
+        Err(error) => {
+            publish::unreadable(context, namespace, name, error).await?;
+            done("unreadable");
+            return Ok(Action::await_change());
+        }
+    };
+    if let Some(wanted) = look(scope, key, shown, span).await {
+        context.backoff.reset(namespace, name);
+        done("done");
+        return Ok(Action::requeue(scope.pace.after(key, wanted)));
     }
-    let Some(gathered) = gather::gather(context, namespace, name).await? else {
+    scope.pace.reads(key);
+    let gathered = gather::gather(context, namespace, name).await?;
+    let exists = |g: &Gathered| g.ensemble.meta().deletion_timestamp.is_none();
+    let Some(gathered) = gathered.filter(exists) else {
+        // Everything that the ensemble owns goes with it by its owner references.
         context.metrics.forget(namespace, name);
         context.backoff.reset(namespace, name);
+        scope.pace.forget(key);
         done("gone");
         return Ok(Action::await_change());
     };
-    let ensemble = &gathered.ensemble;
-    if ensemble.meta().deletion_timestamp.is_some() {
-        // Everything that the ensemble owns goes with it by its owner references.
-        done("deleting");
-        return Ok(Action::await_change());
-    }
-    let valid = match validate(ensemble, &context.contribution) {
-        Ok(valid) => valid,
-        Err(problems) => {
-            let offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
-            let report = status::refused(&gathered.observation, offset, invalid_message(&problems));
+    let (valid, plan) = match decide(context, &gathered) {
+        Ok(decided) => decided,
+        Err(report) => {
             publish::status(context, &gathered, None, &report, &Outcome::default()).await?;
             done("invalid");
-            return Ok(Action::requeue(std::time::Duration::from_secs(30)));
+            return Ok(Action::requeue(INVALID));
         }
     };
-    let mut plan = info_span!(target: SPANS, "plan")
-        .in_scope(|| plan_under(context.rules, &valid, &gathered.observation));
-    let status = gathered.ensemble.status.as_ref();
-    plan.report.go_on_from(status.and_then(|s| s.phase));
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
     let step = plan.step.as_ref().map(|step| match step {
         Step::RestartMember { pod, .. } => format!("restart {pod}"),
@@ -199,19 +209,88 @@ async fn pass(
         return Err(failure);
     }
     context.backoff.reset(namespace, name);
-    let requeue = plan.requeue.as_secs_f64();
-    span.record("bellwether.requeue_after_seconds", requeue);
-    Ok(Action::requeue(plan.requeue))
+    let requeue = scope.pace.after(key, plan.requeue);
+    span.record("bellwether.requeue_after_seconds", requeue.as_secs_f64());
+    Ok(Action::requeue(requeue))
 }
 
-fn error_policy(guarded: Arc<Guarded>, error: &Error, context: Arc<Context>) -> Action {
+/// Looks at an ensemble as watches show it. Returns when to look again, if there is nothing to write and no step to
+/// take; `None` if all has to be read afresh.
+async fn look(
+    scope: &Scope,
+    key: &Key,
+    shown: &ZooKeeperEnsemble,
+    span: &Span,
+) -> Option<Duration> {
+    let context = &*scope.context;
+    if !scope.stores.are_listed() || shown.meta().deletion_timestamp.is_some() {
+        return None;
+    }
+    let version = scope.stores.version(key);
+    let resting = (scope.pace).resting(key, shown.metadata.resource_version.as_ref(), &version);
+    if let Some(members) = resting
+        && gather::are_as_before(context, &members).await
+    {
+        return Some(plan::LATER);
+    }
+    let (objects, version) = scope.stores.objects(shown.clone(), key);
+    let gathered = gather::observe(context, &objects).await;
+    let observation = &gathered.observation;
+    let inputs = Inputs::of(
+        shown.metadata.resource_version.clone(),
+        version,
+        observation,
+    );
+    scope.pace.look(key, inputs);
+    if scope.pace.must_read(key) {
+        return None;
+    }
+    let nothing = Outcome::default();
+    let (valid, plan) = match decide(context, &gathered) {
+        Ok(decided) => decided,
+        Err(report) => {
+            let status = publish::next(context, &gathered, None, &report, &nothing);
+            return status.is_none().then_some(INVALID);
+        }
+    };
+    let status = publish::next(context, &gathered, Some(&valid), &plan.report, &nothing);
+    let live = |kind, name: &str| gathered.live.get(&(kind, name.to_owned()));
+    if status.is_some() || !asks_for_nothing(&plan, live) {
+        return None;
+    }
+    span.record("bellwether.ensemble.phase", debug(plan.report.phase));
+    if plan.report.phase == Phase::Ready {
+        let members = gather::resting(&objects, observation);
+        scope.pace.rests(key, members);
+    }
+    Some(plan.requeue)
+}
+
+/// The plan for what was gathered; the report where the spec is refused.
+fn decide(context: &Context, gathered: &Gathered) -> Result<(ValidEnsemble, Plan), Report> {
+    let ensemble = &gathered.ensemble;
+    let valid = validate(ensemble, &context.contribution).map_err(|problems| {
+        let offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
+        status::refused(&gathered.observation, offset, invalid_message(&problems))
+    })?;
+    let mut plan = info_span!(target: SPANS, "plan")
+        .in_scope(|| plan_under(context.rules, &valid, &gathered.observation));
+    let status = ensemble.status.as_ref();
+    plan.report.go_on_from(status.and_then(|s| s.phase));
+    Ok((valid, plan))
+}
+
+fn error_policy(guarded: Arc<Guarded>, error: &Error, scope: Arc<Scope>) -> Action {
     let reference = guarded.object_ref(&());
     let (name, namespace) = (
         reference.name.unwrap_or_default(),
         reference.namespace.unwrap_or_default(),
     );
     let disposition = error.disposition();
-    let after = context.backoff.next(&namespace, &name, disposition.retry);
+    let after = scope
+        .context
+        .backoff
+        .next(&namespace, &name, disposition.retry);
     if disposition.warn {
         tracing::warn!(%namespace, ensemble = %name, %error, retry_after = ?after, "reconcile failed");
     } else {

@@ -1,11 +1,13 @@
 //! A client of the API server whose requests end.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower::BoxError;
 
@@ -22,6 +24,27 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) fn limited(client: Client) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = tower::service_fn(move |request| send(client.clone(), request));
+    Client::new(service, namespace)
+}
+
+/// A client that sends only so many requests at once, watches excepted. The others wait for their turn.
+pub(crate) fn at_most(requests: usize, client: Client) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let turns = Arc::new(Semaphore::new(requests));
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, turns) = (client.clone(), turns.clone());
+        async move {
+            let watches = is_watch(request.uri().query().unwrap_or_default());
+            let turn = if watches {
+                None
+            } else {
+                Some(turns.acquire().await?)
+            };
+            let answer = client.send(request).await;
+            drop(turn);
+            Ok::<_, BoxError>(answer?)
+        }
+    });
     Client::new(service, namespace)
 }
 

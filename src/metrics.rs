@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bellwether_api::ensemble::ZooKeeperEnsembleStatus;
-use bellwether_ensemble::observation::ServerReport;
 use bellwether_ensemble::plan::report::Report;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -157,13 +156,8 @@ impl Metrics {
         self.writes.get_or_create(&KindLabels { kind }).inc();
     }
 
-    /// A member was asked what it is.
-    pub(crate) fn probed(&self, report: &ServerReport, took: Duration) {
-        let outcome = match report {
-            ServerReport::Serving { .. } => "serving",
-            ServerReport::Looking => "looking",
-            ServerReport::Unreachable(_) => "unreachable",
-        };
+    /// A member was asked what it is, with this outcome: `serving`, `looking` or `unreachable`.
+    pub(crate) fn probed(&self, outcome: &'static str, took: Duration) {
         let probes = self.probes.get_or_create(&OutcomeLabels { outcome });
         probes.observe(took.as_secs_f64());
     }

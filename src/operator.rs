@@ -16,12 +16,14 @@ use tokio::time::timeout;
 use crate::backoff::Backoff;
 use crate::ensemble::members::Members;
 use crate::lease::{Claim, Holder};
-use crate::limited::limited;
+use crate::limited::{at_most, limited};
 use crate::metrics::Metrics;
 use crate::{election, ensemble};
 
 /// How long a reconcile that is under way may take to finish when the operator stops.
 const GRACE: Duration = Duration::from_secs(10);
+/// How many requests for ensembles may be under way at once. Those for the lease are not among them.
+const REQUESTS: usize = 32;
 /// How long the other parts may take to stop.
 const PARTS_GRACE: Duration = Duration::from_secs(5);
 
@@ -119,7 +121,7 @@ impl Operator {
             rules,
         } = self.settings;
         let context = Arc::new(ensemble::Context {
-            client: self.client.clone(),
+            client: at_most(REQUESTS, self.client.clone()),
             members: self.members,
             contribution,
             rules,

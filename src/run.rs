@@ -34,7 +34,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         },
         rules: Rules::ALL,
     };
-    let mut operator = Operator::new(settings, client.clone(), Arc::new(Network));
+    let mut operator = Operator::new(settings, client.clone(), Arc::new(Network::default()));
     let page = arguments.page.then(|| {
         let shown = page::Operator {
             version: env!("CARGO_PKG_VERSION"),

@@ -79,6 +79,17 @@ impl<E> Default for Outcome<E> {
     }
 }
 
+/// Whether there is nothing to carry out: `live` has every object as the plan wants it, and the plan has no step.
+pub fn asks_for_nothing<'a>(
+    plan: &Plan,
+    live: impl Fn(ObjectKind, &str) -> Option<&'a Value>,
+) -> bool {
+    let mut objects = plan.objects.iter().chain(&plan.last);
+    plan.step.is_none()
+        && plan.prune.is_empty()
+        && objects.all(|object| !needs_write(object, live(object.kind, &object.name)))
+}
+
 /// Carries out the plan for the ensemble of this name, as far as it goes.
 pub async fn execute<W: World>(world: &mut W, ensemble: &str, plan: &Plan) -> Outcome<W::Error> {
     let mut outcome = Outcome::default();

@@ -46,7 +46,7 @@ const AT_ONCE: Duration = Duration::from_millis(10);
 /// ZooKeeper server says does not.
 const SOON: Duration = Duration::from_millis(400);
 /// How soon to look again when nothing is under way, for the roles in the status.
-const LATER: Duration = Duration::from_secs(5);
+pub const LATER: Duration = Duration::from_secs(5);
 
 /// What to do now.
 #[derive(Clone, Debug)]

@@ -34,7 +34,9 @@ impl Durations {
     pub(crate) fn complete(&self, pod: &mut PodObservation, now: Timestamp) {
         let at = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|_, seen| at.duration_since(seen.last) < FORGET);
+        if !all.contains_key(&pod.uid) {
+            all.retain(|_, seen| at.duration_since(seen.last) < FORGET);
+        }
         let seen = all.entry(pod.uid.clone()).or_insert(Seen {
             last: at,
             silent: None,

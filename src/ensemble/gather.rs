@@ -1,7 +1,8 @@
-//! Reading the world: fresh from the API server and from every member's server.
+//! Reading the world: the objects of an ensemble, and what every member's server answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
@@ -36,9 +37,10 @@ use tracing::{Span, instrument};
 
 use super::Context;
 use super::error::Error;
+use super::pace::Resting;
 use super::volumes;
 use crate::traces::SPANS;
-use crate::zookeeper::probe_by;
+use crate::zookeeper::{probe_by, role_by};
 
 mod containers;
 
@@ -52,20 +54,46 @@ pub(crate) struct Gathered {
     pub live: BTreeMap<(ObjectKind, String), Value>,
 }
 
-/// Reads everything. `None` when the ensemble does not exist.
+/// An ensemble and the objects that belong to it.
+pub(crate) struct Objects {
+    /// The ensemble itself.
+    pub ensemble: ZooKeeperEnsemble,
+    /// Its StatefulSets.
+    pub sets: Vec<Arc<StatefulSet>>,
+    /// Its pods.
+    pub pods: Vec<Arc<Pod>>,
+    /// Its ConfigMaps.
+    pub maps: Vec<Arc<ConfigMap>>,
+    /// Its Services.
+    pub services: Vec<Arc<Service>>,
+    /// Its disruption budgets.
+    pub budgets: Vec<Arc<PodDisruptionBudget>>,
+    /// Its volume claims.
+    pub claims: Vec<Arc<PersistentVolumeClaim>>,
+}
+
+/// Reads everything from the API server, and asks every server. `None` when the ensemble does not exist.
 #[instrument(target = SPANS, skip_all)]
 pub(crate) async fn gather(
     context: &Context,
     namespace: &str,
     name: &str,
 ) -> Result<Option<Gathered>, Error> {
-    let client = &context.client;
-    let ensembles: Api<ZooKeeperEnsemble> = Api::namespaced(client.clone(), namespace);
-    let Some(ensemble) = ensembles
+    let objects = read(context, namespace, name).await?;
+    Ok(match objects {
+        Some(objects) => Some(observe(context, &objects).await),
+        None => None,
+    })
+}
+
+/// Reads the objects of an ensemble from the API server.
+async fn read(context: &Context, namespace: &str, name: &str) -> Result<Option<Objects>, Error> {
+    let ensembles: Api<ZooKeeperEnsemble> = Api::namespaced(context.client.clone(), namespace);
+    let ensemble = ensembles
         .get_opt(name)
         .await
-        .map_err(Error::read("the ZooKeeperEnsemble"))?
-    else {
+        .map_err(Error::read("the ZooKeeperEnsemble"))?;
+    let Some(ensemble) = ensemble else {
         return Ok(None);
     };
     let (sets, pods, maps, services, budgets, claims) = futures::try_join!(
@@ -76,36 +104,59 @@ pub(crate) async fn gather(
         list::<PodDisruptionBudget>(context, namespace, name, "PodDisruptionBudgets"),
         list::<PersistentVolumeClaim>(context, namespace, name, "PersistentVolumeClaims"),
     )?;
+    Ok(Some(Objects {
+        ensemble,
+        sets,
+        pods,
+        maps,
+        services,
+        budgets,
+        claims,
+    }))
+}
+
+/// What these objects show, with every server asked.
+pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
+    let Objects {
+        ensemble,
+        sets,
+        pods,
+        maps,
+        services,
+        budgets,
+        claims,
+    } = objects;
+    let name = ensemble.name_any();
     let mut live = BTreeMap::new();
-    remember(&mut live, ObjectKind::StatefulSet, &sets);
-    remember(&mut live, ObjectKind::ConfigMap, &maps);
-    remember(&mut live, ObjectKind::Service, &services);
-    remember(&mut live, ObjectKind::PodDisruptionBudget, &budgets);
-    remember(&mut live, ObjectKind::PersistentVolumeClaim, &claims);
+    remember(&mut live, ObjectKind::StatefulSet, sets);
+    remember(&mut live, ObjectKind::ConfigMap, maps);
+    remember(&mut live, ObjectKind::Service, services);
+    remember(&mut live, ObjectKind::PodDisruptionBudget, budgets);
+    remember(&mut live, ObjectKind::PersistentVolumeClaim, claims);
 
     let id_offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
     let voter = |ordinal| ServerId::of_ordinal(ordinal, id_offset);
     let observer = |ordinal| ServerId::of_observer(ordinal, id_offset);
-    let observers_set = observers::set_name(name);
+    let observers_set = observers::set_name(&name);
     let (voters, observing, refused) = futures::join!(
-        observe_pods(context, &pods, name, voter),
-        observe_pods(context, &pods, &observers_set, observer),
-        context.creation.refused(client, &sets, &pods),
+        observe_pods(context, pods, &name, voter),
+        observe_pods(context, pods, &observers_set, observer),
+        context.creation.refused(&context.client, sets, pods),
     );
-    let claims = gather_claims(context, &ensemble, &claims).await;
+    let claims = gather_claims(context, ensemble, claims).await;
     let now = Timestamp::now();
     let observers = ObserversObservation {
         stateful_set: sets
             .iter()
             .find(|s| s.name_any() == observers_set)
-            .map(observe_stateful_set),
+            .map(|s| observe_stateful_set(s)),
         pods: observing,
         claims: claims.observers,
         log_claims: claims.observers_logs,
         overdue: pods
             .iter()
             .filter(|p| is_overdue(p, now))
-            .map(ResourceExt::name_any)
+            .map(|p| p.name_any())
             .collect(),
     };
     let prefix = format!("{name}-config-");
@@ -114,28 +165,63 @@ pub(crate) async fn gather(
         stateful_set: sets
             .iter()
             .find(|s| s.name_any() == name)
-            .map(observe_stateful_set),
+            .map(|s| observe_stateful_set(s)),
         pods: voters,
         claims: claims.voters,
         log_claims: claims.voters_logs,
         bootstrap: maps
             .iter()
-            .find(|m| m.name_any() == bootstrap_config_map(name))
-            .map(observe_bootstrap),
+            .find(|m| m.name_any() == bootstrap_config_map(&name))
+            .map(|m| observe_bootstrap(m)),
         revisions: maps
             .iter()
-            .map(ResourceExt::name_any)
+            .map(|m| m.name_any())
             .filter(|n| n.starts_with(&prefix))
             .collect::<BTreeSet<_>>(),
         observers,
         refused,
         leftovers: leftovers(ensemble.uid().as_deref(), &live),
     };
-    Ok(Some(Gathered {
-        ensemble,
+    Gathered {
+        ensemble: ensemble.clone(),
         observation,
         live,
-    }))
+    }
+}
+
+/// The members of an ensemble at rest; none if one of them does not serve.
+pub(crate) fn resting(objects: &Objects, observation: &Observation) -> Vec<Resting> {
+    let member = |pod: &PodObservation| {
+        let ServerReport::Serving { role, zxid, .. } = pod.server else {
+            return None;
+        };
+        let object = objects.pods.iter().find(|p| p.name_any() == pod.name)?;
+        Some(Resting {
+            address: address(object)?,
+            role,
+            epoch: zxid >> 32,
+        })
+    };
+    let pods = observation.pods.iter().chain(&observation.observers.pods);
+    let members: Option<Vec<_>> = pods.map(member).collect();
+    members.unwrap_or_default()
+}
+
+/// Whether the servers of an ensemble at rest have the roles and epochs that they had before.
+pub(crate) async fn are_as_before(context: &Context, members: &[Resting]) -> bool {
+    let asked = members.iter().map(|member| async {
+        let since = Instant::now();
+        let serving = role_by(|word| context.members.ask(member.address, word)).await;
+        let outcome = serving.map_or("unreachable", |_| "serving");
+        context.metrics.probed(outcome, since.elapsed());
+        serving == Some((member.role, member.epoch))
+    });
+    !members.is_empty() && join_all(asked).await.into_iter().all(|same| same)
+}
+
+/// The address of a pod, once it has one.
+fn address(pod: &Pod) -> Option<IpAddr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }
 
 /// Objects that an ensemble with another uid owns: it had the same name and was deleted.
@@ -164,15 +250,14 @@ fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 /// The pods of one StatefulSet by ordinal, every server asked.
 async fn observe_pods(
     context: &Context,
-    pods: &[Pod],
+    pods: &[Arc<Pod>],
     set: &str,
     id: impl Fn(u16) -> ServerId,
 ) -> Vec<PodObservation> {
     let asked = pods.iter().filter_map(|pod| {
         let name = pod.name_any();
         let ordinal: u16 = name.strip_prefix(set)?.strip_prefix('-')?.parse().ok()?;
-        let address = pod.status.as_ref()?.pod_ip.as_ref();
-        let address: Option<IpAddr> = address.and_then(|ip| ip.parse().ok());
+        let address = address(pod);
         let id = id(ordinal);
         Some(async move {
             let mut observed = observe_pod(pod, ordinal);
@@ -206,7 +291,12 @@ async fn timed(context: &Context, pod: &str, address: IpAddr, id: ServerId) -> S
     let since = Instant::now();
     let report = probe_by(id, |word| context.members.ask(address, word)).await;
     Span::current().record("bellwether.member.role", debug(report.role()));
-    context.metrics.probed(&report, since.elapsed());
+    let outcome = match report {
+        ServerReport::Serving { .. } => "serving",
+        ServerReport::Looking => "looking",
+        ServerReport::Unreachable(_) => "unreachable",
+    };
+    context.metrics.probed(outcome, since.elapsed());
     report
 }
 
@@ -224,7 +314,7 @@ async fn list<K>(
     namespace: &str,
     name: &str,
     what: &'static str,
-) -> Result<Vec<K>, Error>
+) -> Result<Vec<Arc<K>>, Error>
 where
     K: Resource<Scope = k8s_openapi::NamespaceResourceScope>
         + Clone
@@ -234,19 +324,20 @@ where
 {
     let api: Api<K> = Api::namespaced(context.client.clone(), namespace);
     let params = ListParams::default().labels(&labels::selector_string(name));
-    Ok(api.list(&params).await.map_err(Error::read(what))?.items)
+    let list = api.list(&params).await.map_err(Error::read(what))?;
+    Ok(list.items.into_iter().map(Arc::new).collect())
 }
 
 fn remember<K: Resource + Serialize>(
     live: &mut BTreeMap<(ObjectKind, String), Value>,
     kind: ObjectKind,
-    objects: &[K],
+    objects: &[Arc<K>],
 ) {
     for object in objects {
         let name = object.meta().name.clone().unwrap_or_default();
         live.insert(
             (kind, name),
-            serde_json::to_value(object).unwrap_or_default(),
+            serde_json::to_value(&**object).unwrap_or_default(),
         );
     }
 }
@@ -344,7 +435,7 @@ struct Claims {
 async fn gather_claims(
     context: &Context,
     ensemble: &ZooKeeperEnsemble,
-    claims: &[PersistentVolumeClaim],
+    claims: &[Arc<PersistentVolumeClaim>],
 ) -> Claims {
     let name = ensemble.name_any();
     let observing = observers::set_name(&name);
@@ -352,7 +443,7 @@ async fn gather_claims(
     let data = bytes(&storage_size(Some(&storage)));
     let log = log_volume(&storage).and_then(|log| bytes(&log.size));
     let of = |template: &str, set: &str| -> Vec<ClaimObservation> {
-        let observe = |claim| observe_claim(claim, template, set);
+        let observe = |claim: &Arc<_>| observe_claim(claim, template, set);
         claims.iter().filter_map(observe).collect()
     };
     let mut all = Claims {

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use async_trait::async_trait;
 use bellwether_ensemble::volume_report::VolumeReport;
+use tokio::sync::Semaphore;
 
 use super::volumes;
 use crate::zookeeper;
@@ -22,18 +23,30 @@ pub trait Members: Send + Sync {
     async fn volumes(&self, address: IpAddr) -> Option<VolumeReport>;
 }
 
+/// How many members may be asked at once. A member that hangs takes one of these for a second.
+const CONVERSATIONS: usize = 256;
+
 /// The members over the network.
 #[derive(Debug)]
-pub struct Network;
+pub struct Network(Semaphore);
+
+impl Default for Network {
+    fn default() -> Self {
+        Self(Semaphore::new(CONVERSATIONS))
+    }
+}
 
 #[async_trait]
 impl Members for Network {
     async fn ask(&self, address: IpAddr, word: &'static str) -> anyhow::Result<String> {
         let (patience, most) = (zookeeper::TIMEOUT, zookeeper::MAX_ANSWER);
+        // The member's time to answer begins with its turn.
+        let _turn = self.0.acquire().await?;
         zookeeper::ask_for(address, word, patience, most).await
     }
 
     async fn volumes(&self, address: IpAddr) -> Option<VolumeReport> {
+        let _turn = self.0.acquire().await.ok()?;
         volumes::ask(address).await
     }
 }

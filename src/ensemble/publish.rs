@@ -33,10 +33,31 @@ pub(crate) async fn status(
     report: &Report,
     outcome: &Outcome,
 ) -> Result<(), Error> {
+    let Some(new) = next(context, gathered, valid, report, outcome) else {
+        return Ok(());
+    };
+    if !context.lease.is_held() {
+        return Ok(());
+    }
+    let mut replaced = gathered.ensemble.clone();
+    replaced.status = Some(new);
+    let name = replaced.name_any();
+    let namespace = replaced.namespace().unwrap_or_default();
+    write_status(context, &namespace, &name, &replaced).await
+}
+
+/// The status that has to be written, if it differs from what the ensemble carries.
+pub(crate) fn next(
+    context: &Context,
+    gathered: &Gathered,
+    valid: Option<&ValidEnsemble>,
+    report: &Report,
+    outcome: &Outcome,
+) -> Option<ZooKeeperEnsembleStatus> {
     let ensemble = &gathered.ensemble;
     let name = ensemble.name_any();
     let namespace = ensemble.namespace().unwrap_or_default();
-    // A conflict is somebody else's write in between; nobody needs to hear of it.
+    // A conflict is another write in between, which the next pass sees.
     let failure = outcome
         .failure
         .as_ref()
@@ -58,12 +79,7 @@ pub(crate) async fn status(
     let wanted = ensemble.spec.replicas;
     let metrics = &context.metrics;
     metrics.observe((&namespace, &name), wanted, report, &new);
-    if !needs_write(ensemble.status.as_ref(), &new) || !context.lease.is_held() {
-        return Ok(());
-    }
-    let mut replaced = ensemble.clone();
-    replaced.status = Some(new);
-    write_status(context, &namespace, &name, &replaced).await
+    needs_write(ensemble.status.as_ref(), &new).then_some(new)
 }
 
 /// Replaces the status of an ensemble, if the object is still the one that was read: the resource version

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_ensemble::desired::stateful_set::PROBE_PORT;
@@ -47,11 +48,11 @@ pub(crate) async fn ask(address: IpAddr) -> Option<VolumeReport> {
 /// read is absent: then the API server decides about the attempt.
 pub(crate) async fn expandable(
     context: &Context,
-    claims: &[PersistentVolumeClaim],
+    claims: &[Arc<PersistentVolumeClaim>],
 ) -> BTreeMap<String, bool> {
     let api: Api<StorageClass> = Api::all(context.client.clone());
     let mut known = BTreeMap::new();
-    for name in claims.iter().filter_map(class_of) {
+    for name in claims.iter().filter_map(|claim| class_of(claim)) {
         if known.contains_key(name) {
             continue;
         }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use bellwether_api::ensemble::{MemberRole, Phase, ZooKeeperEnsembleStatus};
 use bellwether_ensemble::ServerId;
-use bellwether_ensemble::observation::ServerReport;
 use bellwether_ensemble::plan::report::{MemberReport, Report};
 use bellwether_ensemble::plan::verdict::Verdict;
 
@@ -18,7 +17,7 @@ pub(crate) fn reference() -> String {
     let metrics = Metrics::new(|registry| elections.register(registry));
     metrics.reconcile_started("ZooKeeperEnsemble").done("done");
     metrics.written("StatefulSet");
-    metrics.probed(&ServerReport::Looking, Duration::ZERO);
+    metrics.probed("looking", Duration::ZERO);
     let leader = MemberReport {
         pod: "main-0".to_owned(),
         id: ServerId(1),

@@ -1,0 +1,264 @@
+//! How often each ensemble is looked at, and how often it is read afresh.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bellwether_api::ensemble::MemberRole;
+use bellwether_ensemble::Voters;
+use bellwether_ensemble::observation::{Observation, PodObservation, ServerReport};
+use tokio::time::Instant;
+
+use super::stores::{Key, Version};
+
+/// The longest time between two looks at an ensemble. A leader that changes without any change of a pod shows
+/// after this time at the latest.
+const LONGEST: Duration = Duration::from_secs(10);
+/// While nothing changes, the next look comes after this part of the time for which nothing has changed.
+const PART: u32 = 10;
+/// For how long a change that is under way may be followed by watches alone.
+const UNREAD: Duration = Duration::from_secs(10);
+/// The same where nothing has changed for long.
+const LONGEST_UNREAD: Duration = Duration::from_secs(300);
+/// For how long an ensemble rests on one plan. Volumes fill up, and permissions and patience end, without any
+/// object that changes.
+const REST: Duration = Duration::from_secs(60);
+/// Ensembles that were not looked at for so long do not exist any more.
+const FORGET: Duration = Duration::from_secs(600);
+
+/// What is known of the looks at every ensemble.
+#[derive(Default)]
+pub(crate) struct Pace(Mutex<HashMap<Key, Seen>>);
+
+struct Seen {
+    inputs: Inputs,
+    /// Since when the inputs are these.
+    since: Instant,
+    /// When it was read from the API server last.
+    read: Instant,
+    /// When it was looked at last.
+    looked: Instant,
+    /// When the plan was made that asked for nothing, and of whom. Absent while something is under way.
+    rests: Option<(Instant, Vec<Resting>)>,
+}
+
+/// Everything that a plan is made from, but for the time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    /// The resource version of the ensemble.
+    pub ensemble: Option<String>,
+    /// The version of its objects.
+    pub objects: Version,
+    /// What every pod's server answers.
+    pub answers: Vec<(String, Answer)>,
+}
+
+/// What a server answers, without what changes all the time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    role: MemberRole,
+    epoch: Option<u64>,
+    voters: Option<Voters>,
+    has_database: Option<bool>,
+}
+
+/// A member that serves in an ensemble at rest.
+#[derive(Clone, Debug)]
+pub(crate) struct Resting {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its role.
+    pub role: MemberRole,
+    /// The epoch of its last transaction.
+    pub epoch: u64,
+}
+
+impl Inputs {
+    /// The inputs of a plan for this observation.
+    pub(crate) fn of(
+        ensemble: Option<String>,
+        objects: Version,
+        observation: &Observation,
+    ) -> Self {
+        let pods = observation.pods.iter().chain(&observation.observers.pods);
+        Self {
+            ensemble,
+            objects,
+            answers: pods.map(|pod| (pod.uid.clone(), Answer::of(pod))).collect(),
+        }
+    }
+}
+
+impl Answer {
+    fn of(pod: &PodObservation) -> Self {
+        let (epoch, voters) = match &pod.server {
+            ServerReport::Serving { zxid, voters, .. } => (Some(zxid >> 32), Some(voters.clone())),
+            _ => (None, None),
+        };
+        Self {
+            role: pod.server.role(),
+            epoch,
+            voters,
+            has_database: pod.volumes.as_ref().map(|report| report.has_database),
+        }
+    }
+}
+
+impl Pace {
+    fn all(&self) -> MutexGuard<'_, HashMap<Key, Seen>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what the next plan is made from.
+    pub(crate) fn look(&self, key: &Key, inputs: Inputs) {
+        let now = Instant::now();
+        let mut all = self.all();
+        if !all.contains_key(key) {
+            all.retain(|_, seen| now.duration_since(seen.looked) < FORGET);
+        }
+        match all.get_mut(key) {
+            Some(seen) if seen.inputs == inputs => seen.looked = now,
+            Some(seen) => {
+                seen.inputs = inputs;
+                seen.since = now;
+                seen.looked = now;
+                seen.rests = None;
+            }
+            None => {
+                let seen = Seen {
+                    inputs,
+                    since: now,
+                    read: now,
+                    looked: now,
+                    rests: None,
+                };
+                all.insert(key.clone(), seen);
+            }
+        }
+    }
+
+    /// The ensemble is read from the API server.
+    pub(crate) fn reads(&self, key: &Key) {
+        if let Some(seen) = self.all().get_mut(key) {
+            seen.read = Instant::now();
+            seen.rests = None;
+        }
+    }
+
+    /// Whether watches alone have been followed for long enough. Nothing is decided by that: a watch that
+    /// stopped without a word would otherwise hold a change up for ever.
+    pub(crate) fn must_read(&self, key: &Key) -> bool {
+        let all = self.all();
+        all.get(key).is_some_and(|seen| {
+            let bound = (seen.since.elapsed() / 2).clamp(UNREAD, LONGEST_UNREAD);
+            seen.rests.is_none() && seen.read.elapsed() > bound
+        })
+    }
+
+    /// The last plan asked for nothing, and these members serve.
+    pub(crate) fn rests(&self, key: &Key, members: Vec<Resting>) {
+        if let Some(seen) = self.all().get_mut(key) {
+            seen.rests = Some((Instant::now(), members));
+        }
+    }
+
+    /// The members of an ensemble that rests, if a plan would be made from the same objects as the last one.
+    pub(crate) fn resting(
+        &self,
+        key: &Key,
+        ensemble: Option<&String>,
+        objects: &Version,
+    ) -> Option<Vec<Resting>> {
+        let mut all = self.all();
+        let seen = all.get_mut(key)?;
+        let (since, members) = seen.rests.as_ref()?;
+        let same = seen.inputs.ensemble.as_ref() == ensemble && seen.inputs.objects == *objects;
+        (same && since.elapsed() < REST).then(|| {
+            seen.looked = Instant::now();
+            members.clone()
+        })
+    }
+
+    /// When to look again at the latest, if the plan says `wanted`: the longer nothing changes, the later.
+    pub(crate) fn after(&self, key: &Key, wanted: Duration) -> Duration {
+        let all = self.all();
+        let unchanged = all.get(key).map(|seen| seen.since.elapsed() / PART);
+        wanted.max(unchanged.unwrap_or_default().min(LONGEST))
+    }
+
+    /// The ensemble does not exist any more.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.all().remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    fn key() -> Key {
+        ("default".to_owned(), "zk".to_owned())
+    }
+
+    fn inputs(ensemble: &str) -> Inputs {
+        Inputs {
+            ensemble: Some(ensemble.to_owned()),
+            objects: Version::default(),
+            answers: Vec::new(),
+        }
+    }
+
+    const SOON: Duration = Duration::from_millis(400);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longer_nothing_changes_the_later_is_the_next_look_and_a_change_is_followed_closely()
+     {
+        let pace = Pace::default();
+        pace.look(&key(), inputs("1"));
+        assert_eq!(pace.after(&key(), SOON), SOON);
+        for (after, wait) in [(50, 5), (100, 10), (1000, 10)] {
+            let pace = Pace::default();
+            pace.look(&key(), inputs("1"));
+            advance(Duration::from_secs(after)).await;
+            pace.look(&key(), inputs("1"));
+            assert_eq!(pace.after(&key(), SOON), Duration::from_secs(wait));
+            pace.look(&key(), inputs("2"));
+            assert_eq!(pace.after(&key(), SOON), SOON);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_under_way_is_read_afresh_and_an_ensemble_at_rest_is_not() {
+        let pace = Pace::default();
+        pace.look(&key(), inputs("1"));
+        assert!(!pace.must_read(&key()));
+        advance(UNREAD + SOON).await;
+        assert!(pace.must_read(&key()));
+        pace.reads(&key());
+        assert!(!pace.must_read(&key()));
+        pace.rests(&key(), Vec::new());
+        advance(LONGEST_UNREAD * 2).await;
+        assert!(!pace.must_read(&key()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_ensemble_rests_until_something_changes_or_for_a_minute() {
+        let pace = Pace::default();
+        let (same, other) = ("1".to_owned(), "2".to_owned());
+        let version = Version::default();
+        let rests = |ensemble: &String| pace.resting(&key(), Some(ensemble), &version).is_some();
+        pace.look(&key(), inputs("1"));
+        assert!(!rests(&same));
+        pace.rests(&key(), Vec::new());
+        assert!(rests(&same) && !rests(&other));
+        advance(REST).await;
+        assert!(!rests(&same));
+        pace.rests(&key(), Vec::new());
+        assert!(rests(&same));
+        pace.look(&key(), inputs("2"));
+        assert!(!rests(&other));
+    }
+}

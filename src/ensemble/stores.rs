@@ -1,0 +1,362 @@
+//! The objects of ensembles as watches show them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bellwether_api::{ZooKeeperEnsemble, labels};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream, SelectAll};
+use k8s_openapi::api::apps::v1::StatefulSet;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
+use kube::core::NamespaceResourceScope;
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use super::gather::Objects;
+use crate::scoped::api;
+
+/// The objects of all ensembles in one namespace, or in all of them.
+///
+/// A watch may lag behind the API server. So nothing is written or restarted on what it shows: a plan that asks
+/// for anything is made again from fresh reads.
+#[derive(Default)]
+pub(crate) struct Stores {
+    sets: Arc<Store<StatefulSet>>,
+    pods: Arc<Store<Pod>>,
+    maps: Arc<Store<ConfigMap>>,
+    services: Arc<Store<Service>>,
+    budgets: Arc<Store<PodDisruptionBudget>>,
+    claims: Arc<Store<PersistentVolumeClaim>>,
+}
+
+/// The version of everything that watches show of one ensemble. Equal versions mean equal objects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Version([u64; 6]);
+
+/// An ensemble, by namespace and name.
+pub(crate) type Key = (String, String);
+
+impl Stores {
+    /// Follows every kind, for as long as the stream is read. Each item is an ensemble of which an object
+    /// changed.
+    pub(crate) fn follow(
+        &self,
+        client: &Client,
+        namespace: Option<&str>,
+    ) -> SelectAll<BoxStream<'static, Key>> {
+        let sets = follow(&self.sets, api(client, namespace));
+        let pods = follow(&self.pods, api(client, namespace));
+        let maps = follow(&self.maps, api(client, namespace));
+        let services = follow(&self.services, api(client, namespace));
+        let budgets = follow(&self.budgets, api(client, namespace));
+        let claims = follow(&self.claims, api(client, namespace));
+        let all = [sets, pods, maps, services, budgets, claims];
+        stream::select_all(all)
+    }
+
+    /// Whether every kind has been listed once. Before that, objects that exist seem to be missing.
+    pub(crate) fn are_listed(&self) -> bool {
+        self.sets.is_listed()
+            && self.pods.is_listed()
+            && self.maps.is_listed()
+            && self.services.is_listed()
+            && self.budgets.is_listed()
+            && self.claims.is_listed()
+    }
+
+    /// The objects of one ensemble, and their version.
+    pub(crate) fn objects(&self, ensemble: ZooKeeperEnsemble, key: &Key) -> (Objects, Version) {
+        let (sets, a) = self.sets.of(key);
+        let (pods, b) = self.pods.of(key);
+        let (maps, c) = self.maps.of(key);
+        let (services, d) = self.services.of(key);
+        let (budgets, e) = self.budgets.of(key);
+        let (claims, f) = self.claims.of(key);
+        let objects = Objects {
+            ensemble,
+            sets,
+            pods,
+            maps,
+            services,
+            budgets,
+            claims,
+        };
+        (objects, Version([a, b, c, d, e, f]))
+    }
+
+    /// The version of the objects of one ensemble.
+    pub(crate) fn version(&self, key: &Key) -> Version {
+        Version([
+            self.sets.version(key),
+            self.pods.version(key),
+            self.maps.version(key),
+            self.services.version(key),
+            self.budgets.version(key),
+            self.claims.version(key),
+        ])
+    }
+}
+
+/// The objects of one kind, by the ensemble that they belong to.
+struct Store<K>(Mutex<State<K>>);
+
+struct State<K> {
+    groups: HashMap<Key, Group<K>>,
+    /// What a list that is under way has shown so far.
+    listing: Option<HashMap<Key, BTreeMap<String, Arc<K>>>>,
+    listed: bool,
+    /// How many changes there were.
+    changes: u64,
+}
+
+/// The objects of one ensemble.
+struct Group<K> {
+    /// The number of the last change.
+    version: u64,
+    objects: BTreeMap<String, Arc<K>>,
+}
+
+impl<K> Default for Store<K> {
+    fn default() -> Self {
+        Self(Mutex::new(State {
+            groups: HashMap::new(),
+            listing: None,
+            listed: false,
+            changes: 0,
+        }))
+    }
+}
+
+impl<K: Resource + Clone> Store<K> {
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_listed(&self) -> bool {
+        self.state().listed
+    }
+
+    fn of(&self, key: &Key) -> (Vec<Arc<K>>, u64) {
+        let state = self.state();
+        let group = state.groups.get(key);
+        group.map_or((Vec::new(), 0), |group| {
+            (group.objects.values().cloned().collect(), group.version)
+        })
+    }
+
+    fn version(&self, key: &Key) -> u64 {
+        self.state().groups.get(key).map_or(0, |g| g.version)
+    }
+
+    /// Takes up what a watch shows. Returns the ensembles of which an object changed.
+    fn learn(&self, event: Event<K>) -> Vec<Key> {
+        let mut state = self.state();
+        match event {
+            Event::Init => {
+                state.listing = Some(HashMap::new());
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                if let (Some(key), Some(listing)) = (key(&object), &mut state.listing) {
+                    let group = listing.entry(key).or_default();
+                    group.insert(object.name_any(), Arc::new(object));
+                }
+                Vec::new()
+            }
+            Event::InitDone => {
+                let listing = state.listing.take().unwrap_or_default();
+                state.listed = true;
+                state.replace(listing)
+            }
+            Event::Apply(object) => {
+                let Some(key) = key(&object) else {
+                    return Vec::new();
+                };
+                let mut objects = state.objects(&key);
+                objects.insert(object.name_any(), Arc::new(object));
+                state.change(key.clone(), objects);
+                vec![key]
+            }
+            Event::Delete(object) => {
+                let Some(key) = key(&object) else {
+                    return Vec::new();
+                };
+                let mut objects = state.objects(&key);
+                objects.remove(&object.name_any());
+                state.change(key.clone(), objects);
+                vec![key]
+            }
+        }
+    }
+}
+
+impl<K: Resource> State<K> {
+    /// Takes the objects of an ensemble out.
+    fn objects(&mut self, key: &Key) -> BTreeMap<String, Arc<K>> {
+        let group = self.groups.remove(key);
+        group.map(|group| group.objects).unwrap_or_default()
+    }
+
+    /// Puts the objects of an ensemble in, under a new version.
+    fn change(&mut self, key: Key, objects: BTreeMap<String, Arc<K>>) {
+        self.changes += 1;
+        self.groups.remove(&key);
+        if !objects.is_empty() {
+            let version = self.changes;
+            self.groups.insert(key, Group { version, objects });
+        }
+    }
+
+    /// Puts all objects in as a list has them. Returns the ensembles whose objects differ from before.
+    fn replace(&mut self, mut listing: HashMap<Key, BTreeMap<String, Arc<K>>>) -> Vec<Key> {
+        let keys: BTreeSet<Key> = self.groups.keys().chain(listing.keys()).cloned().collect();
+        let mut changed = Vec::new();
+        for key in keys {
+            let objects = listing.remove(&key).unwrap_or_default();
+            let known = self.groups.get(&key).map(|group| &group.objects);
+            if !known.is_some_and(|known| are_same(known, &objects)) {
+                self.change(key.clone(), objects);
+                changed.push(key);
+            }
+        }
+        changed
+    }
+}
+
+/// Whether these are the same versions of the same objects.
+fn are_same<K: Resource>(a: &BTreeMap<String, Arc<K>>, b: &BTreeMap<String, Arc<K>>) -> bool {
+    let version = |object: &Arc<K>| {
+        let meta = object.meta();
+        (meta.uid.clone(), meta.resource_version.clone())
+    };
+    a.values().map(version).eq(b.values().map(version))
+}
+
+/// The ensemble that an object belongs to, if it carries all labels that its objects carry.
+fn key<K: Resource>(object: &K) -> Option<Key> {
+    let found = object.labels();
+    let name = found.get(labels::INSTANCE)?;
+    let all = labels::selector(name);
+    let carries = all.iter().all(|(key, value)| found.get(key) == Some(value));
+    carries.then(|| Some((object.namespace()?, name.clone())))?
+}
+
+/// Follows one kind.
+fn follow<K>(store: &Arc<Store<K>>, api: Api<K>) -> BoxStream<'static, Key>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Clone
+        + Debug
+        + DeserializeOwned
+        + Send
+        + Sync
+        + 'static,
+{
+    let (name, by) = (labels::NAME_VALUE, labels::MANAGED_BY_VALUE);
+    let selector = format!("{}={name},{}={by}", labels::NAME, labels::MANAGED_BY);
+    let store = store.clone();
+    watcher(api, watcher::Config::default().labels(&selector))
+        .default_backoff()
+        // They are near half of what an object takes, and nothing reads them here.
+        .modify(|object| object.managed_fields_mut().clear())
+        .flat_map(move |event| {
+            let changed = event.map(|event| store.learn(event));
+            let changed = changed.unwrap_or_else(|error| {
+                let kind = K::kind(&());
+                tracing::debug!(%kind, %error, "the watch of objects of ensembles begins again");
+                Vec::new()
+            });
+            stream::iter(changed)
+        })
+        .boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(ensemble: &str, name: &str, version: &str) -> Pod {
+        let labels: Value = json!(labels::selector(ensemble));
+        let pod = json!({ "metadata": {
+            "name": name, "namespace": "default", "labels": labels, "uid": name, "resourceVersion": version,
+        } });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    fn of(ensemble: &str) -> Key {
+        ("default".to_owned(), ensemble.to_owned())
+    }
+
+    fn names(store: &Store<Pod>, ensemble: &str) -> Vec<String> {
+        let (pods, _) = store.of(&of(ensemble));
+        pods.iter().map(|pod| pod.name_any()).collect()
+    }
+
+    fn listed(pods: Vec<Pod>) -> Store<Pod> {
+        let store = Store::default();
+        list(&store, pods);
+        store
+    }
+
+    fn list(store: &Store<Pod>, pods: Vec<Pod>) -> Vec<Key> {
+        store.learn(Event::Init);
+        for pod in pods {
+            store.learn(Event::InitApply(pod));
+        }
+        store.learn(Event::InitDone)
+    }
+
+    #[test]
+    fn objects_are_found_by_their_ensemble_and_every_change_has_a_new_version() {
+        let store = listed(vec![pod("a", "a-0", "1"), pod("b", "b-0", "1")]);
+        assert_eq!(names(&store, "a"), ["a-0"]);
+        let (before, other) = (store.version(&of("a")), store.version(&of("b")));
+        assert_eq!(store.learn(Event::Apply(pod("a", "a-1", "2"))), [of("a")]);
+        assert_eq!(names(&store, "a"), ["a-0", "a-1"]);
+        let grown = store.version(&of("a"));
+        assert_ne!(grown, before);
+        assert_eq!(store.version(&of("b")), other);
+        assert_eq!(store.learn(Event::Delete(pod("a", "a-1", "3"))), [of("a")]);
+        assert_eq!(names(&store, "a"), ["a-0"]);
+        assert!(store.version(&of("a")) > grown);
+    }
+
+    #[test]
+    fn a_list_replaces_what_was_known_only_when_it_is_complete() {
+        let store = listed(vec![pod("a", "a-0", "1"), pod("b", "b-0", "1")]);
+        let (same, gone) = (store.version(&of("b")), store.version(&of("a")));
+        store.learn(Event::Init);
+        store.learn(Event::InitApply(pod("b", "b-0", "1")));
+        assert_eq!(names(&store, "a"), ["a-0"]);
+        assert_eq!(store.learn(Event::InitDone), [of("a")]);
+        assert_eq!(names(&store, "a"), Vec::<String>::new());
+        assert_ne!(store.version(&of("a")), gone);
+        assert_eq!(store.version(&of("b")), same);
+    }
+
+    #[test]
+    fn before_the_first_list_is_complete_nothing_is_known() {
+        let store = Store::default();
+        assert!(!store.is_listed());
+        store.learn(Event::Init);
+        store.learn(Event::InitApply(pod("a", "a-0", "1")));
+        assert!(!store.is_listed());
+        list(&store, Vec::new());
+        assert!(store.is_listed());
+    }
+
+    #[test]
+    fn an_object_of_something_else_belongs_to_no_ensemble() {
+        let mut other = pod("a", "a-0", "1");
+        other.labels_mut().remove(labels::NAME);
+        let store = listed(vec![other.clone()]);
+        assert_eq!(names(&store, "a"), Vec::<String>::new());
+        assert!(store.learn(Event::Apply(other)).is_empty());
+    }
+}
