@@ -447,6 +447,8 @@ fn resources(ensemble: &ValidEnsemble) -> Value {
 }
 
 #[cfg(test)]
+mod inputs_tests;
+#[cfg(test)]
 mod pod_tests;
 #[cfg(test)]
 mod volume_tests;
