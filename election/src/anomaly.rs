@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use bellwether_api::election::recipe::Order;
 use bellwether_api::election::{Exclusivity, IdentitySource};
 
-use crate::dialect::Order;
 use crate::reading::{Claim, Reading, Seat};
 use crate::rules::Rules;
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use bellwether_api::election::DialectType;
+use bellwether_api::election::recipe::Decoder;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::anomaly::Anomaly;
-use crate::decode::{Decoder, Decoding, Identity, member_address};
+use crate::decode::{Decoding, Identity, member_address};
 use crate::reading::{Claim, Member, NodeStat, Reading, Seat, Verdict};
 use crate::rules::{Place, Rules};
 
@@ -178,21 +178,20 @@ impl Rules {
         claim
     }
 
-    /// The znode that tells who was active last: Hadoop's breadcrumb (ActiveStandbyElector.java,
-    /// `BREADCRUMB_FILENAME`).
+    /// The znode that contains who was active last, where the recipe has one beside the leader's node.
     pub fn breadcrumb_path(&self) -> Option<String> {
-        let hadoop = self.dialect() == Some(DialectType::HadoopElector);
-        let (parent, _) = self.spec().path.rsplit_once('/').filter(|_| hadoop)?;
-        Some(format!("{parent}/ActiveBreadCrumb"))
+        let name = self.breadcrumb_name()?;
+        let (parent, _) = self.spec().path.rsplit_once('/')?;
+        Some(format!("{parent}/{name}"))
     }
 
     /// What that znode says. It lasts and is written by each that becomes active, so the token is the
     /// transaction that wrote it.
     pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Claim {
-        let claim = self.claim("ActiveBreadCrumb", stat, data);
+        let name = self.breadcrumb_name().unwrap_or_default();
         Claim {
             token: stat.mzxid,
-            ..claim
+            ..self.claim(name, stat, data)
         }
     }
 }

@@ -7,6 +7,7 @@ mod show;
 
 use std::io::Read as _;
 
+use bellwether_api::election::recipe::Decoder;
 use bellwether_api::election::{IdentityDecoder, IdentityOptions, IdentitySource, format_session};
 use flate2::read::GzDecoder;
 use jiff::tz::TimeZone;
@@ -15,6 +16,7 @@ use jiff::{Timestamp, civil};
 pub use show::MAX_IDENTITY;
 pub(crate) use show::presentable;
 
+use crate::dialect::Names;
 use json::Json;
 use show::raw;
 
@@ -22,36 +24,6 @@ use show::raw;
 const MAX_UNFOLDED: u64 = 64 * 1024;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-
-/// What ClickHouse appends to its name where all replicas lead.
-const ALL_LEAD: &str = " (multiple leaders Ok)";
-
-/// How a recipe's data tells the identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decoder {
-    /// The data is the identity, in UTF-8.
-    Text,
-    /// JSON: the first of these lists of pointers that all point at something, joined with `:`.
-    JsonOf(&'static [&'static [&'static str]]),
-    /// Hadoop's protobuf messages of HDFS and YARN.
-    Hadoop,
-    /// HBase's protobuf message with what HBase puts before it.
-    HBase,
-    /// Flink's serialized Java objects.
-    Flink,
-    /// The registration of a leader of Solr: of the overseer or of a shard.
-    Solr,
-    /// The data of a Mesos master: JSON, protobuf or text, as the node's name says.
-    Mesos,
-    /// BookKeeper's protobuf in text format.
-    BookKeeper,
-    /// A name, possibly with the remark that all replicas lead.
-    ClickHouse,
-    /// The part of the node's name that tells it.
-    NodeName,
-    /// The session.
-    Session,
-}
 
 /// How the data of one election's nodes tells the identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,7 +107,7 @@ impl Identity {
             Decoding::Pointers(pointers) => Json::parse(data)
                 .and_then(|json| json.joined(pointers))
                 .map(|text| Told::new(text, IdentitySource::Json)),
-            Decoding::Recipe(decoder) => decoder.decode(&Node { data, ..node }),
+            Decoding::Recipe(decoder) => decode(*decoder, &Node { data, ..node }),
         };
         match told.or_else(|| text(data)) {
             Some(told) if !told.text.is_empty() => Self {
@@ -167,68 +139,61 @@ impl Identity {
     }
 }
 
-impl Decoder {
-    fn decode(self, node: &Node<'_>) -> Option<Told> {
-        let json = |alternatives: &[&[&str]]| {
-            let found = Json::parse(node.data)?;
-            let text = alternatives
-                .iter()
-                .find_map(|pointers| found.joined(pointers))?;
-            Some(Told::new(text, IdentitySource::Json))
-        };
-        match self {
-            Self::Text => None,
-            Self::JsonOf(alternatives) => json(alternatives),
-            Self::Hadoop => messages::hadoop(node.data),
-            Self::HBase => messages::hbase(node.data),
-            Self::Flink => {
-                let leader = java::flink(node.data)?;
-                Some(Told {
-                    epoch: leader.session_id,
-                    ..Told::new(leader.address, IdentitySource::JavaSerialization)
-                })
-            }
-            Self::Solr => {
-                let found = Json::parse(node.data)?;
-                // The overseer registers the name of its node in the queue.
-                let queued = found.joined(&["/id"]).map(|name| {
-                    let candidate = crate::dialect::solr_id(&name).map(str::to_owned);
-                    candidate.unwrap_or(name)
-                });
-                let text = queued.or_else(|| found.joined(&["/node_name"]))?;
-                Some(Told {
-                    address: found.joined(&["/base_url"]),
-                    ..Told::new(text, IdentitySource::Json)
-                })
-            }
-            Self::Mesos if node.name.starts_with("info_") => messages::mesos(node.data),
-            Self::Mesos => json(&[&["/hostname", "/port"], &["/pid"]]),
-            Self::BookKeeper => {
-                let id = messages::text_field(node.data, "bookieId")?;
-                Some(Told::new(id, IdentitySource::Protobuf))
-            }
-            Self::ClickHouse => {
-                let name = std::str::from_utf8(node.data)
-                    .ok()?
-                    .strip_suffix(ALL_LEAD)?;
-                Some(Told::new(name, IdentitySource::Data))
-            }
-            Self::NodeName => {
-                let name = node.id.unwrap_or(node.name);
-                Some(Told::new(name, IdentitySource::NodeName))
-            }
-            Self::Session if node.session != 0 => {
-                let session = format_session(node.session);
-                Some(Told::new(session, IdentitySource::Session))
-            }
-            Self::Session => Some(Told::new(node.name, IdentitySource::NodeName)),
+/// What a recipe's decoder makes of a node; `None` if the data is not what the recipe writes.
+fn decode(decoder: Decoder, node: &Node<'_>) -> Option<Told> {
+    let json = |alternatives: &[&[&str]]| {
+        let found = Json::parse(node.data)?;
+        let text = alternatives
+            .iter()
+            .find_map(|pointers| found.joined(pointers))?;
+        Some(Told::new(text, IdentitySource::Json))
+    };
+    match decoder {
+        Decoder::Text => None,
+        Decoder::JsonOf(alternatives) => json(alternatives),
+        Decoder::Hadoop => messages::hadoop(node.data),
+        Decoder::HBase => messages::hbase(node.data),
+        Decoder::Flink => {
+            let leader = java::flink(node.data)?;
+            Some(Told {
+                epoch: leader.session_id,
+                ..Told::new(leader.address, IdentitySource::JavaSerialization)
+            })
         }
+        Decoder::Solr(queue) => {
+            let found = Json::parse(node.data)?;
+            // The overseer registers the name of its node in the queue.
+            let queued = found.joined(&["/id"]).map(|name| {
+                let names = Names::of_layout(queue, "");
+                let candidate = names.read(&name).and_then(|ranked| ranked.id);
+                candidate.map(str::to_owned).unwrap_or(name)
+            });
+            let text = queued.or_else(|| found.joined(&["/node_name"]))?;
+            Some(Told {
+                address: found.joined(&["/base_url"]),
+                ..Told::new(text, IdentitySource::Json)
+            })
+        }
+        Decoder::Mesos if node.name.starts_with("info_") => messages::mesos(node.data),
+        Decoder::Mesos => json(&[&["/hostname", "/port"], &["/pid"]]),
+        Decoder::BookKeeper => {
+            let id = messages::text_field(node.data, "bookieId")?;
+            Some(Told::new(id, IdentitySource::Protobuf))
+        }
+        Decoder::TextBefore(remark) => {
+            let name = std::str::from_utf8(node.data).ok()?.strip_suffix(remark)?;
+            Some(Told::new(name, IdentitySource::Data))
+        }
+        Decoder::NodeName => {
+            let name = node.id.unwrap_or(node.name);
+            Some(Told::new(name, IdentitySource::NodeName))
+        }
+        Decoder::Session if node.session != 0 => {
+            let session = format_session(node.session);
+            Some(Told::new(session, IdentitySource::Session))
+        }
+        Decoder::Session => Some(Told::new(node.name, IdentitySource::NodeName)),
     }
-}
-
-/// Whether data says that all candidates lead.
-pub(crate) fn all_lead(data: &[u8]) -> bool {
-    data.ends_with(ALL_LEAD.as_bytes())
 }
 
 /// Whether the value at a JSON pointer exists and is neither null nor false.
@@ -270,14 +235,22 @@ pub(crate) fn member_address(data: &[u8]) -> Option<String> {
     Some(presentable(&address))
 }
 
-/// Whether data is that of an HBase master.
-pub(crate) fn is_hbase(data: &[u8]) -> bool {
-    messages::hbase(data).is_some()
-}
-
-/// Whether data is that of a leader of Flink.
-pub(crate) fn is_flink(data: &[u8]) -> bool {
-    java::flink(data).is_some()
+/// Whether data is what the recipes write that this decoder is for. Text, JSON and names fit too much to show
+/// that.
+pub(crate) fn understands(decoder: Decoder, data: &[u8]) -> bool {
+    match decoder {
+        Decoder::Hadoop => messages::hadoop(data).is_some(),
+        Decoder::HBase => messages::hbase(data).is_some(),
+        Decoder::Flink => java::flink(data).is_some(),
+        Decoder::Text
+        | Decoder::TextBefore(_)
+        | Decoder::JsonOf(_)
+        | Decoder::Solr(_)
+        | Decoder::Mesos
+        | Decoder::BookKeeper
+        | Decoder::NodeName
+        | Decoder::Session => false,
+    }
 }
 
 fn text(data: &[u8]) -> Option<Told> {

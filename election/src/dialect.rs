@@ -1,106 +1,18 @@
-//! Dialects as data: how one recipe names and orders its znodes.
-//!
-//! The rows, one for each recipe, are in [`recipes`]; a new dialect is a new row there. This file
-//! knows how a row is read: from the names of children to a queue.
+//! The names of candidates: from the children of a znode to a queue, by a row of the table of dialects
+//! (`api/src/election/dialects.rs`).
 
 mod custom;
 mod detect;
-mod recipes;
+mod registration;
 
 use std::cmp::Ordering;
 
-use bellwether_api::election::DialectType;
+use bellwether_api::election::recipe::{Digits, Layout, Order, Piece, Recipe};
 
 pub(crate) use custom::{Pattern, compile, pattern};
 pub use detect::Detection;
 pub(crate) use detect::{detect, detect_node};
-pub(crate) use recipes::recipe;
-
-use crate::decode::Decoder;
-
-/// How one recipe lays out its znodes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Recipe {
-    /// How candidates are told apart and ordered; `None` if the path is itself the leader's node.
-    pub(crate) layout: Option<Layout>,
-    /// How a candidate's data tells its identity; without a queue, the leader's.
-    pub(crate) identity: Decoder,
-    /// How the data of a registration node tells the leader's identity.
-    pub(crate) registration: Decoder,
-    /// Labels of candidates that hold the election together if no other stands before them.
-    pub(crate) shared: &'static [&'static str],
-    /// The acknowledgement, if the recipe has one and the spec names no other.
-    pub(crate) acknowledgement: Option<&'static str>,
-    /// Whether data that names no identity is the address of the client, so that clients on one
-    /// machine have the same.
-    pub(crate) host_identity: bool,
-}
-
-/// How candidates are told apart and ordered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
-    /// What stands before the sequence number, in order.
-    pub(crate) name: &'static [Piece],
-    /// Which sequence numbers the library recognises.
-    pub(crate) digits: Digits,
-    /// How the library compares sequence numbers.
-    pub(crate) order: Order,
-}
-
-/// A part of a candidate's name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Piece {
-    /// This text.
-    Text(&'static str),
-    /// The prefix that the spec gives.
-    Prefix,
-    /// A UUID with dashes, 36 characters.
-    Uuid,
-    /// 32 hexadecimal digits.
-    Hex32,
-    /// One of these texts, which tells kinds of candidates apart. The first that fits counts.
-    Label(&'static [&'static str]),
-    /// A session: a decimal number, possibly negative.
-    Session,
-    /// A session: the same, or 16 hexadecimal digits.
-    SessionOrHex,
-    /// One or more characters, as many as the rest allows: who the candidate is.
-    Id,
-    /// One or more characters, as many as the rest allows, that mean nothing.
-    Free,
-}
-
-/// Which texts are sequence numbers.
-///
-/// ZooKeeper formats the counter with `%010d`, so a negative number of fewer than ten digits has
-/// the sign in place of a digit and only nine digits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Digits {
-    /// Every number that ZooKeeper can append.
-    Any,
-    /// Exactly ten digits after an optional sign. A candidate with a number between −999999999 and
-    /// −1 is invisible to such a library, so it is none here.
-    Ten,
-    /// Exactly ten characters, the sign among them.
-    TenCharacters,
-    /// Exactly ten digits without a sign.
-    Unsigned,
-    /// One to ten digits without a sign.
-    UpToTen,
-}
-
-/// How sequence numbers are compared. The ways differ only below zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// As signed numbers.
-    Number,
-    /// As texts.
-    Text,
-    /// As numbers without their sign, which the library loses.
-    Magnitude,
-    /// Not at all: the transactions that created the nodes are. Here they are ordered by name.
-    CreationZxid,
-}
+pub(crate) use registration::registration_path;
 
 /// How the names of one election's children are read.
 #[derive(Clone, Debug)]
@@ -150,14 +62,21 @@ pub(crate) struct Ranked<'n> {
 }
 
 impl Names {
-    /// The names of a row of the table.
-    pub(crate) fn of(recipe: &Recipe, prefix: &str) -> Option<Self> {
-        let layout = recipe.layout?;
+    /// The names of a recipe's candidates; `None` if the recipe has no queue.
+    pub(crate) fn of_recipe(recipe: &Recipe, prefix: &str) -> Option<Self> {
         Some(Self {
+            shared: recipe.shared,
+            ..Self::of_layout(recipe.layout?, prefix)
+        })
+    }
+
+    /// The names of a layout, none of whose candidates share the election.
+    pub(crate) fn of_layout(layout: Layout, prefix: &str) -> Self {
+        Self {
             matcher: Matcher::Layout(layout, prefix.to_owned()),
             order: layout.order,
-            shared: recipe.shared,
-        })
+            shared: &[],
+        }
     }
 
     /// Puts the children of an election's path in the order of the dialect.
@@ -301,12 +220,6 @@ pub(crate) fn looks_sequential(name: &str) -> bool {
         let tail = name.len().checked_sub(width).and_then(|at| name.get(at..));
         tail.is_some_and(|tail| number(Digits::Any, tail).is_some())
     })
-}
-
-/// Who the owner of a node in a queue of Solr is, by the node's name.
-pub(crate) fn solr_id(node: &str) -> Option<&str> {
-    let names = Names::of(&recipe(DialectType::Solr)?, "")?;
-    names.read(node)?.id
 }
 
 /// A session id as names carry it: 16 hexadecimal digits, or a signed decimal number.

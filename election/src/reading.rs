@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bellwether_api::election::recipe::Order;
 use bellwether_api::election::{DialectType, Exclusivity, IdentitySource};
 use jiff::Timestamp;
 
 use crate::anomaly::{Anomaly, anomalies};
 use crate::decode::Identity;
-use crate::dialect::{Detection, Order, Ranked};
+use crate::dialect::{Detection, Ranked};
 use crate::rules::{MAX_READ, Place, Rules, Where, last_name};
 
 /// What ZooKeeper tells about a znode, as far as an election needs it.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bellwether_api::LeaderElectionSpec;
-use bellwether_api::election::LeaderElectionStatus;
+use bellwether_api::election::{DialectType, LeaderElectionStatus};
 use bellwether_election::{
     Acknowledgement, Crowd, Member, NodeStat, Place, Registration, Rules, Sight, Snapshot, Where,
     read_election, status,
@@ -193,15 +193,56 @@ fn directories() -> Vec<PathBuf> {
     directories
 }
 
+fn case(file: &Path) -> Case {
+    let text = fs::read_to_string(file).unwrap();
+    serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+#[test]
+fn every_dialect_has_a_case() {
+    let files = directories();
+    let files = files.iter().map(|directory| directory.join("znodes.yaml"));
+    let found: Vec<DialectType> = files.map(|file| case(&file).spec.dialect.type_).collect();
+    for dialect in DialectType::ALL {
+        assert!(
+            found.contains(&dialect),
+            "election/tests/corpus/ has no znodes.yaml of the dialect {}",
+            dialect.as_str()
+        );
+    }
+}
+
+/// Each dialect has a line in the table of those whose path is the leader's node, or of those with a queue.
+#[test]
+fn every_dialect_is_documented() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/elections.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (nodes, queues) = page
+        .split_once("Where the children of `path` are candidates")
+        .unwrap();
+    let nodes_of_leaders: Vec<DialectType> = DialectType::of_one_node().collect();
+    for dialect in DialectType::ALL {
+        let (text, line) = match dialect {
+            DialectType::Auto => (queues, "### Auto\n".to_owned()),
+            dialect if nodes_of_leaders.contains(&dialect) => {
+                (nodes, format!("\n| `{}` | ", dialect.as_str()))
+            }
+            dialect => (queues, format!("\n| `{}` | ", dialect.as_str())),
+        };
+        assert!(
+            text.contains(&line),
+            "docs/elections.md has no line {line:?} in the table where it belongs"
+        );
+    }
+}
+
 #[test]
 fn the_status_says_what_the_application_says() {
     let directories = directories();
     assert!(directories.len() >= 50, "only {} cases", directories.len());
     for directory in directories {
         let file = directory.join("znodes.yaml");
-        let text = fs::read_to_string(&file).unwrap();
-        let case: Case = serde_yaml::from_str(&text)
-            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let case = case(&file);
         let status = status_of(&case);
         let leader = status.leader.as_ref().map(|leader| leader.identity.clone());
         assert_eq!(leader, case.leader, "{}", file.display());

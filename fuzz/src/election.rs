@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bellwether_api::LeaderElectionSpec;
+use bellwether_api::election::recipe::Options;
 use bellwether_api::election::{DialectType, LeaderElectionStatus};
 use bellwether_election::census::{parse_connections, parse_watchers};
 use bellwether_election::{
@@ -90,15 +91,15 @@ const PREFIXES: &[&str] = &[
 fn spec(story: &Story) -> Option<LeaderElectionSpec> {
     let dialect = DialectType::ALL[usize::from(story.dialect) % DialectType::ALL.len()];
     let mut options = json!({ "type": dialect.as_str() });
-    match dialect {
-        DialectType::Sequence => options["sequence"] = json!({ "prefix": story.prefix }),
-        DialectType::SingleJson => options["json"] = json!({ "pointers": ["/a", "/b/0"] }),
-        DialectType::Custom => {
-            options["custom"] = json!({
-                "childPattern": story.pattern.as_deref().unwrap_or("(?P<seq>-?[0-9]+)$"),
-            });
-        }
-        _ => {}
+    if let Some(needed) = dialect.options() {
+        options[needed.field()] = match needed {
+            Options::Sequence => json!({ "prefix": story.prefix }),
+            Options::Json => json!({ "pointers": ["/a", "/b/0"] }),
+            Options::Custom => {
+                let pattern = story.pattern.as_deref().unwrap_or("(?P<seq>-?[0-9]+)$");
+                json!({ "childPattern": pattern })
+            }
+        };
     }
     if let Some(name) = &story.acknowledgement {
         options["acknowledgement"] = json!(name);

@@ -1,8 +1,9 @@
 //! The pattern of a `Custom` dialect.
 
+use bellwether_api::election::recipe::Order;
 use regex::{Captures, Regex, RegexBuilder};
 
-use super::{Order, Ranked, session};
+use super::{Ranked, session};
 
 /// How large a compiled pattern may be, in bytes. The longest simple pattern that the API accepts
 /// needs less; a repetition of repetitions does not.
