@@ -8,14 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::anomaly::Anomaly;
 use crate::decode::{Decoding, Identity, member_address};
-use crate::reading::{Claim, Member, NodeStat, Reading, Seat, Verdict};
+use crate::reading::{Candidacy, CandidateNode, NodeStat, RankedCandidate, Reading, Verdict};
 use crate::rules::{Place, Rules};
 
 /// Those who may lead, where they are the children of a path of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Crowd {
+pub struct OtherCandidates {
     /// Some of them by name: at most as many as the status lists, and whoever led since.
-    pub members: Vec<(String, Member)>,
+    pub znodes: Vec<(String, CandidateNode)>,
     /// How many they are.
     pub count: usize,
     /// The newest transaction that was seen.
@@ -25,44 +25,52 @@ pub struct Crowd {
 impl Reading {
     /// Adds those who may lead to a reading of the leader's node. The leader is among them as a rule;
     /// it gets its address from there, if its own node has none.
-    pub fn add_crowd(&mut self, rules: &Rules, crowd: Crowd) {
-        let leader = self.seats.first().cloned();
-        let is_leader = |name: &str, member: &Member| {
-            let claim = leader.as_ref().and_then(|seat| seat.member.claim());
-            claim.is_some_and(|claim| {
-                let session = member.claim().map_or(0, |member| member.session);
-                claim.identity.text == name || (session != 0 && session == claim.session)
+    pub fn add_others(&mut self, rules: &Rules, others: OtherCandidates) {
+        let leader = self.candidates.first().cloned();
+        let is_leader = |name: &str, znode: &CandidateNode| {
+            let candidacy = leader
+                .as_ref()
+                .and_then(|candidate| candidate.znode.candidacy());
+            candidacy.is_some_and(|candidacy| {
+                let session = znode.candidacy().map_or(0, |znode| znode.session);
+                candidacy.identity.text == name || (session != 0 && session == candidacy.session)
             })
         };
-        let (own, mut others): (Vec<_>, Vec<_>) = crowd
-            .members
+        let (own, mut listed): (Vec<_>, Vec<_>) = others
+            .znodes
             .into_iter()
-            .partition(|(name, member)| is_leader(name, member));
-        if let Some((_, Member::Read(own))) = own.first() {
+            .partition(|(name, znode)| is_leader(name, znode));
+        if let Some((_, CandidateNode::Read(own))) = own.first() {
             let address = &own.identity.address;
             self.tell_leader(|identity| {
                 identity.address = identity.address.take().or(address.clone());
             });
         }
-        let hidden = |(_, member): &&(String, Member)| member.claim().is_none();
-        self.add_unreadable(own.iter().chain(&others).filter(hidden).count());
-        let age = |member: &Member| member.claim().map_or(i64::MAX, |claim| claim.czxid);
-        others.sort_by(|(one, a), (other, b)| (age(a), one).cmp(&(age(b), other)));
+        let hidden = |(_, znode): &&(String, CandidateNode)| znode.candidacy().is_none();
+        self.add_unreadable(own.iter().chain(&listed).filter(hidden).count());
+        let age = |znode: &CandidateNode| {
+            znode
+                .candidacy()
+                .map_or(i64::MAX, |candidacy| candidacy.czxid)
+        };
+        listed.sort_by(|(one, a), (other, b)| (age(a), one).cmp(&(age(b), other)));
         let path = rules.members_path().unwrap_or_default();
-        let seats = others.into_iter().map(|(name, member)| {
+        let candidates = listed.into_iter().map(|(name, znode)| {
             // Names tell candidates apart, and the leader's node may have this one, too.
-            let taken = leader.as_ref().is_some_and(|seat| seat.node == name);
+            let taken = leader
+                .as_ref()
+                .is_some_and(|candidate| candidate.node == name);
             let node = if taken {
                 format!("{path}/{name}")
             } else {
                 name
             };
-            Seat::plain(&node, member)
+            RankedCandidate::plain(&node, znode)
         });
-        self.seats.extend(seats);
-        self.seats.truncate(rules.max_candidates());
-        self.candidate_count += crowd.count.saturating_sub(own.len());
-        self.zxid = self.zxid.max(crowd.zxid);
+        self.candidates.extend(candidates);
+        self.candidates.truncate(rules.max_candidates());
+        self.candidate_count += others.count.saturating_sub(own.len());
+        self.zxid = self.zxid.max(others.zxid);
     }
 
     /// Adds candidates whose nodes the ACL hides to what looks wrong.
@@ -81,12 +89,12 @@ impl Reading {
     /// Changes what is known of the leader. Of its node alone is read what is in the seats so far.
     fn tell_leader(&mut self, tell: impl Fn(&mut Identity)) {
         let alone = match &mut self.verdict {
-            Verdict::Leader(seat) => Some(seat.as_mut()),
+            Verdict::Leader(candidate) => Some(candidate.as_mut()),
             _ => None,
         };
-        for seat in self.seats.iter_mut().chain(alone) {
-            if let Member::Read(claim) = &mut seat.member {
-                tell(&mut Arc::make_mut(claim).identity);
+        for candidate in self.candidates.iter_mut().chain(alone) {
+            if let CandidateNode::Read(candidacy) = &mut candidate.znode {
+                tell(&mut Arc::make_mut(candidacy).identity);
             }
         }
     }
@@ -101,14 +109,14 @@ impl Reading {
     }
 
     /// Adds who was active last, or that nobody is said to have been, as of a transaction.
-    pub fn add_breadcrumb(&mut self, claim: Option<Claim>, zxid: i64) {
+    pub fn add_breadcrumb(&mut self, candidacy: Option<Candidacy>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
-        self.last_active = claim;
+        self.last_active = candidacy;
     }
 
     /// Until when the leader leads, if that is limited.
     pub fn expires(&self) -> Option<Timestamp> {
-        self.leader()?.member.claim()?.expires
+        self.leader()?.znode.candidacy()?.expires
     }
 
     /// Takes the time into account: nobody leads any longer than its data says.
@@ -166,16 +174,16 @@ impl Rules {
     pub fn epoch(&self, stat: &NodeStat, data: &[u8]) -> Option<String> {
         let data = data.trim_ascii();
         let text = Decoding::Recipe(Decoder::Text);
-        let claim = self.read(&text, "", None, stat, data);
-        (!data.is_empty()).then_some(claim.identity.text)
+        let candidacy = self.decode_node(&text, "", None, stat, data);
+        (!data.is_empty()).then_some(candidacy.identity.text)
     }
 
     /// What the node of one of them says. It is known by its name.
-    pub fn member(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Claim {
+    pub fn member(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let named = Decoding::Recipe(Decoder::NodeName);
-        let mut claim = self.read(&named, name, None, stat, data);
-        claim.identity.address = member_address(data);
-        claim
+        let mut candidacy = self.decode_node(&named, name, None, stat, data);
+        candidacy.identity.address = member_address(data);
+        candidacy
     }
 
     /// The znode that contains who was active last, where the recipe has one beside the leader's node.
@@ -187,11 +195,11 @@ impl Rules {
 
     /// What that znode says. It lasts and is written by each that becomes active, so the token is the
     /// transaction that wrote it.
-    pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Claim {
+    pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let name = self.breadcrumb_name().unwrap_or_default();
-        Claim {
+        Candidacy {
             token: stat.mzxid,
-            ..self.claim(name, stat, data)
+            ..self.candidacy(name, stat, data)
         }
     }
 }

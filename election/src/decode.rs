@@ -36,7 +36,7 @@ pub(crate) enum Decoding {
 
 impl Decoding {
     /// What the spec asks for.
-    pub(crate) fn of(options: &IdentityOptions) -> Self {
+    pub(crate) fn from_options(options: &IdentityOptions) -> Self {
         Self::Recipe(match options.decoder {
             IdentityDecoder::Text => Decoder::Text,
             IdentityDecoder::Json => {
@@ -79,14 +79,14 @@ pub struct Identity {
 
 /// What data says, before it is made safe to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Decoded {
     text: String,
     source: IdentitySource,
     address: Option<String>,
     epoch: Option<String>,
 }
 
-impl Told {
+impl Decoded {
     fn new(text: impl Into<String>, source: IdentitySource) -> Self {
         Self {
             text: text.into(),
@@ -103,18 +103,18 @@ impl Identity {
     pub(crate) fn decode(decoding: &Decoding, node: Node<'_>) -> Self {
         let unfolded = unfold(node.data);
         let data = unfolded.as_deref().unwrap_or(node.data);
-        let told = match decoding {
+        let decoded = match decoding {
             Decoding::Pointers(pointers) => Json::parse(data)
                 .and_then(|json| json.joined(pointers))
-                .map(|text| Told::new(text, IdentitySource::Json)),
+                .map(|text| Decoded::new(text, IdentitySource::Json)),
             Decoding::Recipe(decoder) => decode(*decoder, &Node { data, ..node }),
         };
-        match told.or_else(|| text(data)) {
-            Some(told) if !told.text.is_empty() => Self {
-                text: presentable(&told.text),
-                source: told.source,
-                address: told.address.as_deref().map(presentable),
-                epoch: told.epoch.as_deref().map(presentable),
+        match decoded.or_else(|| text(data)) {
+            Some(decoded) if !decoded.text.is_empty() => Self {
+                text: presentable(&decoded.text),
+                source: decoded.source,
+                address: decoded.address.as_deref().map(presentable),
+                epoch: decoded.epoch.as_deref().map(presentable),
             },
             _ if !data.is_empty() => Self::plain(raw(data), IdentitySource::Raw),
             _ if node.session != 0 => {
@@ -140,13 +140,13 @@ impl Identity {
 }
 
 /// What a recipe's decoder makes of a node; `None` if the data is not what the recipe writes.
-fn decode(decoder: Decoder, node: &Node<'_>) -> Option<Told> {
+fn decode(decoder: Decoder, node: &Node<'_>) -> Option<Decoded> {
     let json = |alternatives: &[&[&str]]| {
         let found = Json::parse(node.data)?;
         let text = alternatives
             .iter()
             .find_map(|pointers| found.joined(pointers))?;
-        Some(Told::new(text, IdentitySource::Json))
+        Some(Decoded::new(text, IdentitySource::Json))
     };
     match decoder {
         Decoder::Text => None,
@@ -155,9 +155,9 @@ fn decode(decoder: Decoder, node: &Node<'_>) -> Option<Told> {
         Decoder::HBase => messages::hbase(node.data),
         Decoder::Flink => {
             let leader = java::flink(node.data)?;
-            Some(Told {
+            Some(Decoded {
                 epoch: leader.session_id,
-                ..Told::new(leader.address, IdentitySource::JavaSerialization)
+                ..Decoded::new(leader.address, IdentitySource::JavaSerialization)
             })
         }
         Decoder::Solr(queue) => {
@@ -165,34 +165,34 @@ fn decode(decoder: Decoder, node: &Node<'_>) -> Option<Told> {
             // The overseer registers the name of its node in the queue.
             let queued = found.joined(&["/id"]).map(|name| {
                 let names = Names::of_layout(queue, "");
-                let candidate = names.read(&name).and_then(|ranked| ranked.id);
+                let candidate = names.parse(&name).and_then(|ranked| ranked.id);
                 candidate.map(str::to_owned).unwrap_or(name)
             });
             let text = queued.or_else(|| found.joined(&["/node_name"]))?;
-            Some(Told {
+            Some(Decoded {
                 address: found.joined(&["/base_url"]),
-                ..Told::new(text, IdentitySource::Json)
+                ..Decoded::new(text, IdentitySource::Json)
             })
         }
         Decoder::Mesos if node.name.starts_with("info_") => messages::mesos(node.data),
         Decoder::Mesos => json(&[&["/hostname", "/port"], &["/pid"]]),
         Decoder::BookKeeper => {
             let id = messages::text_field(node.data, "bookieId")?;
-            Some(Told::new(id, IdentitySource::Protobuf))
+            Some(Decoded::new(id, IdentitySource::Protobuf))
         }
         Decoder::TextBefore(remark) => {
             let name = std::str::from_utf8(node.data).ok()?.strip_suffix(remark)?;
-            Some(Told::new(name, IdentitySource::Data))
+            Some(Decoded::new(name, IdentitySource::Data))
         }
         Decoder::NodeName => {
             let name = node.id.unwrap_or(node.name);
-            Some(Told::new(name, IdentitySource::NodeName))
+            Some(Decoded::new(name, IdentitySource::NodeName))
         }
         Decoder::Session if node.session != 0 => {
             let session = format_session(node.session);
-            Some(Told::new(session, IdentitySource::Session))
+            Some(Decoded::new(session, IdentitySource::Session))
         }
-        Decoder::Session => Some(Told::new(node.name, IdentitySource::NodeName)),
+        Decoder::Session => Some(Decoded::new(node.name, IdentitySource::NodeName)),
     }
 }
 
@@ -253,9 +253,9 @@ pub(crate) fn understands(decoder: Decoder, data: &[u8]) -> bool {
     }
 }
 
-fn text(data: &[u8]) -> Option<Told> {
+fn text(data: &[u8]) -> Option<Decoded> {
     let text = std::str::from_utf8(data).ok()?;
-    Some(Told::new(text, IdentitySource::Data))
+    Some(Decoded::new(text, IdentitySource::Data))
 }
 
 /// Decompresses gzip; `None` if it is none, is damaged, or unfolds to more than the limit.

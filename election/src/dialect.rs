@@ -35,14 +35,14 @@ pub(crate) enum Matcher {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queue<'n> {
     /// The candidates in the order in which they come to lead.
-    pub(crate) order: Vec<Ranked<'n>>,
+    pub(crate) order: Vec<CandidateName<'n>>,
     /// How many children are no candidates.
     pub(crate) unmatched: usize,
 }
 
 /// A candidate by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranked<'n> {
+pub(crate) struct CandidateName<'n> {
     /// The name of its znode.
     pub(crate) node: &'n str,
     /// The sequence number as it is written.
@@ -87,7 +87,7 @@ impl Names {
     pub(crate) fn rank<'n>(&self, children: impl IntoIterator<Item = &'n str>) -> Queue<'n> {
         let mut queue = Queue::default();
         for child in children {
-            match self.read(child) {
+            match self.parse(child) {
                 Some(ranked) => queue.order.push(ranked),
                 None => queue.unmatched += 1,
             }
@@ -101,26 +101,26 @@ impl Names {
     }
 
     /// What a child's name says, if it is a candidate's.
-    pub(crate) fn read<'n>(&self, child: &'n str) -> Option<Ranked<'n>> {
+    pub(crate) fn parse<'n>(&self, child: &'n str) -> Option<CandidateName<'n>> {
         let ranked = match &self.matcher {
             Matcher::Layout(layout, prefix) => {
-                let found = Ranked {
+                let found = CandidateName {
                     node: child,
-                    ..Ranked::default()
+                    ..CandidateName::default()
                 };
                 parse(layout.name, layout.digits, prefix, child, found)?
             }
-            Matcher::Pattern(pattern) => pattern.read(child, self.order)?,
+            Matcher::Pattern(pattern) => pattern.parse(child, self.order)?,
         };
         let shared = ranked
             .label
             .is_some_and(|label| self.shared.contains(&label));
-        Some(Ranked { shared, ..ranked })
+        Some(CandidateName { shared, ..ranked })
     }
 }
 
-fn compare(order: Order, a: &Ranked<'_>, b: &Ranked<'_>) -> Ordering {
-    let magnitude = |ranked: &Ranked<'_>| ranked.sequence.map(i32::unsigned_abs);
+fn compare(order: Order, a: &CandidateName<'_>, b: &CandidateName<'_>) -> Ordering {
+    let magnitude = |ranked: &CandidateName<'_>| ranked.sequence.map(i32::unsigned_abs);
     match order {
         Order::Number => a.sequence.cmp(&b.sequence),
         Order::Text => a.digits.cmp(b.digits),
@@ -138,11 +138,11 @@ fn parse<'n>(
     digits: Digits,
     prefix: &str,
     rest: &'n str,
-    found: Ranked<'n>,
-) -> Option<Ranked<'n>> {
+    found: CandidateName<'n>,
+) -> Option<CandidateName<'n>> {
     let Some((piece, later)) = pieces.split_first() else {
         let sequence = Some(number(digits, rest)?);
-        return Some(Ranked {
+        return Some(CandidateName {
             digits: rest,
             sequence,
             ..found
@@ -158,24 +158,24 @@ fn parse<'n>(
                 _ => byte.is_ascii_hexdigit(),
             })?;
             let guid = Some(guid);
-            go_on(rest, Ranked { guid, ..found })
+            go_on(rest, CandidateName { guid, ..found })
         }
         Piece::Hex32 => {
             let (guid, rest) = split(rest, 32, |_, byte| byte.is_ascii_hexdigit())?;
             let guid = Some(guid);
-            go_on(rest, Ranked { guid, ..found })
+            go_on(rest, CandidateName { guid, ..found })
         }
         Piece::Label(labels) => labels.iter().find_map(|label| {
             let (label, rest) = rest
                 .split_at_checked(label.len())
                 .filter(|(l, _)| l == label)?;
             let label = Some(label);
-            go_on(rest, Ranked { label, ..found })
+            go_on(rest, CandidateName { label, ..found })
         }),
         Piece::Session => {
             let (session, rest) = decimal(rest)?;
             let session = Some(session);
-            go_on(rest, Ranked { session, ..found })
+            go_on(rest, CandidateName { session, ..found })
         }
         Piece::SessionOrHex => {
             let hex = |_, byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
@@ -188,12 +188,12 @@ fn parse<'n>(
                 Some((text, rest)) => (session(text), rest),
                 None => decimal(rest).map(|(number, rest)| (Some(number), rest))?,
             };
-            go_on(rest, Ranked { session, ..found })
+            go_on(rest, CandidateName { session, ..found })
         }
         Piece::Id | Piece::Free => rest.char_indices().rev().find_map(|(at, character)| {
             let (text, rest) = rest.split_at_checked(at + character.len_utf8())?;
             let id = matches!(piece, Piece::Id).then_some(text);
-            go_on(rest, Ranked { id, ..found })
+            go_on(rest, CandidateName { id, ..found })
         }),
     }
 }

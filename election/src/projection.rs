@@ -7,7 +7,7 @@
 //!   taken from one pod before another gets it.
 //! * An object that does not belong to the election is never changed and never deleted.
 
-mod cast;
+mod candidate_pods;
 mod labels;
 mod lease;
 mod pods;
@@ -21,8 +21,8 @@ use bellwether_api::{LeaderElection, VERSION, labels as names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-pub use cast::{Cast, cast};
-pub use labels::{Change, Mark, Roles, changes, marks, patch, role_manager};
+pub use candidate_pods::{CandidatePods, candidate_pods};
+pub use labels::{AppliedLabels, Change, Roles, applied_labels, changes, patch, role_manager};
 pub use lease::{lease, lease_name};
 pub use pods::{Binder, Binding, Claimant, DEFAULT_CONTAINER, PodFacts, Pods};
 pub use report::{Failure, Projection, report};

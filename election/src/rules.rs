@@ -11,7 +11,7 @@ use bellwether_api::election::recipe::{Decoder, Definition, Order, Recipe, Regis
 
 use crate::decode::{Decoding, Identity, Node, is_set, time};
 use crate::dialect::{Detection, Queue, detect, detect_node, registration_path};
-use crate::reading::{Claim, NodeStat};
+use crate::reading::{Candidacy, NodeStat};
 use dialect::{Dialect, LeaderChoice};
 
 /// How many candidates are read at most where all of them have to be, to know the first of them.
@@ -47,7 +47,7 @@ pub enum Place {
 
 /// Where another znode is that belongs to an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Where<'s> {
+pub enum ZnodeLocation<'s> {
     /// It is a child of the election's path, with this name. Watching the children covers its
     /// coming and going.
     Child(&'s str),
@@ -55,7 +55,7 @@ pub enum Where<'s> {
     Elsewhere(Cow<'s, str>),
 }
 
-impl Where<'_> {
+impl ZnodeLocation<'_> {
     /// The name of the child, or the path.
     pub(crate) fn into_name(self) -> String {
         match self {
@@ -152,7 +152,7 @@ impl Rules {
     }
 
     /// The znode where the leader registers itself, if that decides who leads.
-    pub fn leader_path(&self) -> Option<Where<'_>> {
+    pub fn leader_path(&self) -> Option<ZnodeLocation<'_>> {
         if self.place() == Place::Node {
             return None;
         }
@@ -160,16 +160,16 @@ impl Rules {
             return Some(self.place_of(path));
         }
         let derived = registration_path(&self.recipe()?.registration, &self.spec.path)?;
-        Some(Where::Elsewhere(derived.into()))
+        Some(ZnodeLocation::Elsewhere(derived.into()))
     }
 
     /// The znode that the leader creates as an acknowledgement, if there is to be one.
-    pub fn acknowledgement(&self) -> Option<Where<'_>> {
+    pub fn acknowledgement(&self) -> Option<ZnodeLocation<'_>> {
         let named = self.acknowledgement_name()?;
         Some(if named.starts_with('/') {
             self.place_of(named)
         } else {
-            Where::Child(named)
+            ZnodeLocation::Child(named)
         })
     }
 
@@ -179,18 +179,19 @@ impl Rules {
         self.spec.dialect.acknowledgement.as_deref().or(of_recipe)
     }
 
-    fn place_of<'s>(&self, path: &'s str) -> Where<'s> {
+    fn place_of<'s>(&self, path: &'s str) -> ZnodeLocation<'s> {
         let below = path.strip_prefix(&self.spec.path);
         match below.and_then(|rest| rest.strip_prefix('/')) {
-            Some(child) if !child.contains('/') => Where::Child(child),
-            _ => Where::Elsewhere(path.into()),
+            Some(child) if !child.contains('/') => ZnodeLocation::Child(child),
+            _ => ZnodeLocation::Elsewhere(path.into()),
         }
     }
 
     /// Whether the first candidate is only known when all of them were read. Then all that a
     /// snapshot holds have to be watched, too.
     pub fn reads_all(&self) -> bool {
-        self.order() == Some(Order::CreationZxid) || (self.marks() && self.place() == Place::Queue)
+        self.order() == Some(Order::CreationZxid)
+            || (self.applied_labels() && self.place() == Place::Queue)
     }
 
     /// Whether a client that comes back may have the same name as before, so that a node is known
@@ -221,7 +222,7 @@ impl Rules {
     pub(crate) fn rank<'c>(&self, children: &'c [String]) -> Option<Queue<'c>> {
         let names = self.dialect.as_ref()?.names.as_ref()?;
         let child = |place| match place {
-            Some(Where::Child(name)) => Some(name),
+            Some(ZnodeLocation::Child(name)) => Some(name),
             _ => None,
         };
         let (one, other) = (child(self.acknowledgement()), child(self.leader_path()));
@@ -235,7 +236,7 @@ impl Rules {
     }
 
     /// Whether data says who leads.
-    pub(crate) fn marks(&self) -> bool {
+    pub(crate) fn applied_labels(&self) -> bool {
         self.dialect
             .as_ref()
             .is_some_and(|dialect| dialect.leader != LeaderChoice::First)
@@ -262,12 +263,12 @@ impl Rules {
     }
 
     /// What a candidate's node says; without a queue, the leader's.
-    pub fn claim(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Claim {
+    pub fn candidacy(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let text = Decoding::Recipe(Decoder::Text);
         let dialect = self.dialect.as_ref();
         let decoding = dialect.map_or(&text, |dialect| &dialect.identity);
         let names = dialect.and_then(|dialect| dialect.names.as_ref());
-        let id = names.and_then(|names| names.read(name)?.id);
+        let id = names.and_then(|names| names.parse(name)?.id);
         let marked = match dialect.map(|dialect| &dialect.leader) {
             Some(LeaderChoice::Marked(pointer)) => is_set(data, pointer),
             _ => true,
@@ -279,18 +280,18 @@ impl Rules {
         let remark = self.recipe().and_then(|recipe| recipe.all_lead);
         let all_lead = remark.is_some_and(|remark| data.ends_with(remark.as_bytes()));
         let token = match self.place() {
-            Place::Queue if self.marks() => stat.mzxid,
+            Place::Queue if self.applied_labels() => stat.mzxid,
             // In a queue the order of creation decides, whoever writes what later.
             Place::Queue | Place::Unknown => stat.czxid,
             Place::Node => stat.owned_by(),
         };
-        let claim = self.read(decoding, name, id, stat, data);
-        Claim {
+        let candidacy = self.decode_node(decoding, name, id, stat, data);
+        Candidacy {
             token,
             leads,
             all_lead,
             expires,
-            ..claim
+            ..candidacy
         }
     }
 
@@ -300,26 +301,26 @@ impl Rules {
     }
 
     /// What the node says in which the leader registers itself.
-    pub fn registration(&self, path: &str, stat: &NodeStat, data: &[u8]) -> Claim {
+    pub fn registration(&self, path: &str, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let text = Decoding::Recipe(Decoder::Text);
         let decoding = self
             .dialect
             .as_ref()
             .map_or(&text, |dialect| &dialect.registration);
-        Claim {
+        Candidacy {
             token: stat.owned_by(),
-            ..self.read(decoding, last_name(path), None, stat, data)
+            ..self.decode_node(decoding, last_name(path), None, stat, data)
         }
     }
 
-    pub(crate) fn read(
+    pub(crate) fn decode_node(
         &self,
         decoding: &Decoding,
         name: &str,
         id: Option<&str>,
         stat: &NodeStat,
         data: &[u8],
-    ) -> Claim {
+    ) -> Candidacy {
         let session = stat.ephemeral_owner;
         let time = |millisecond| jiff::Timestamp::from_millisecond(millisecond).ok();
         let owned = match session {
@@ -332,7 +333,7 @@ impl Rules {
             session,
             data,
         };
-        Claim {
+        Candidacy {
             czxid: stat.czxid,
             token: stat.czxid,
             created: time(stat.ctime),

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{DialectType, LeaderElectionStatus};
 use bellwether_election::{
-    Acknowledgement, Crowd, Member, NodeStat, Place, Registration, Rules, Sight, Snapshot, Where,
-    read_election, status,
+    Acknowledgement, CandidateNode, NodeStat, OtherCandidates, Place, Registration, Rules, Sight,
+    Snapshot, ZnodeLocation, read_election, status,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -99,7 +99,7 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
         };
         let name = case.spec.path.rsplit('/').next().unwrap();
         return Snapshot::Node {
-            claim: rules.claim(name, &node.stat(), &node.bytes()),
+            candidacy: rules.candidacy(name, &node.stat(), &node.bytes()),
             children: 0,
             zxid: node.stat().newest(),
         };
@@ -109,29 +109,29 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
         .children
         .iter()
         .filter(|node| wanted.contains(&node.name));
-    let members: HashMap<String, Member> = read
+    let members: HashMap<String, CandidateNode> = read
         .map(|node| {
-            let claim = rules.claim(&node.name, &node.stat(), &node.bytes());
-            (node.name.clone(), Member::from(claim))
+            let candidacy = rules.candidacy(&node.name, &node.stat(), &node.bytes());
+            (node.name.clone(), CandidateNode::from(candidacy))
         })
         .collect();
     let registration = rules
         .leader_path()
         .map(|place| match (&case.registration, place) {
             (None, _) => Registration::Absent,
-            (Some(node), Where::Elsewhere(path)) => {
-                let claim = rules.registration(&path, &node.stat(), &node.bytes());
-                Registration::Present(Member::from(claim))
+            (Some(node), ZnodeLocation::Elsewhere(path)) => {
+                let candidacy = rules.registration(&path, &node.stat(), &node.bytes());
+                Registration::Present(CandidateNode::from(candidacy))
             }
-            (Some(_), Where::Child(name)) => panic!("{name} is among the children"),
+            (Some(_), ZnodeLocation::Child(name)) => panic!("{name} is among the children"),
         });
     let acknowledgement = rules.acknowledgement().map(|place| {
         let owner = match place {
-            Where::Child(name) => {
+            ZnodeLocation::Child(name) => {
                 let node = case.children.iter().find(|node| node.name == name);
                 node.map(|node| node.session)
             }
-            Where::Elsewhere(_) => case.acknowledgement,
+            ZnodeLocation::Elsewhere(_) => case.acknowledgement,
         };
         match owner {
             Some(owner) => Acknowledgement::Present { owner },
@@ -142,21 +142,21 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
     let zxid = nodes.map(|node| node.stat().newest()).max().unwrap_or(1);
     Snapshot::Queue {
         children,
-        members,
+        znodes: members,
         acknowledgement,
         registration,
         zxid,
     }
 }
 
-fn crowd(rules: &Rules, case: &Case) -> Crowd {
+fn others(rules: &Rules, case: &Case) -> OtherCandidates {
     let members = case.members.iter();
     let member = |node: &Znode| {
-        let claim = rules.member(&node.name, &node.stat(), &node.bytes());
-        (node.name.clone(), Member::from(claim))
+        let candidacy = rules.member(&node.name, &node.stat(), &node.bytes());
+        (node.name.clone(), CandidateNode::from(candidacy))
     };
-    Crowd {
-        members: members.map(member).collect(),
+    OtherCandidates {
+        znodes: members.map(member).collect(),
         count: case.members.len(),
         zxid: 1,
     }
@@ -173,12 +173,12 @@ fn status_of(case: &Case) -> LeaderElectionStatus {
         reading.add_epoch(epoch.as_deref(), node.stat().newest());
     }
     if rules.members_path().is_some() {
-        reading.add_crowd(&rules, crowd(&rules, case));
+        reading.add_others(&rules, others(&rules, case));
     }
     if let Some(node) = &case.breadcrumb {
         assert!(rules.breadcrumb_path().is_some());
-        let claim = rules.breadcrumb(&node.stat(), &node.bytes());
-        reading.add_breadcrumb(Some(claim), node.stat().newest());
+        let candidacy = rules.breadcrumb(&node.stat(), &node.bytes());
+        reading.add_breadcrumb(Some(candidacy), node.stat().newest());
     }
     reading.expire(now);
     let sight = Sight::Seen(Box::new(reading));

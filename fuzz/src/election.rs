@@ -12,8 +12,8 @@ use bellwether_api::election::recipe::Options;
 use bellwether_api::election::{DialectType, LeaderElectionStatus};
 use bellwether_election::census::{parse_connections, parse_watchers};
 use bellwether_election::{
-    Acknowledgement, MAX_IDENTITY, Member, NodeStat, Place, Registration, Rules, Sight, Snapshot,
-    Where, read_election, status,
+    Acknowledgement, CandidateNode, MAX_IDENTITY, NodeStat, Place, Registration, Rules, Sight,
+    Snapshot, ZnodeLocation, read_election, status,
 };
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
@@ -138,28 +138,28 @@ fn snapshot(rules: &mut Rules, znodes: &Znodes) -> Snapshot {
     if rules.place() == Place::Node {
         let stat = znodes.node.stat();
         return Snapshot::Node {
-            claim: rules.claim("election", &stat, &znodes.node.data),
+            candidacy: rules.candidacy("election", &stat, &znodes.node.data),
             children: stat.children,
             zxid: stat.newest(),
         };
     }
-    let member = |name: &String| {
+    let read = |name: &String| {
         Some(match nodes.get(name)? {
-            Some(node) => Member::from(rules.claim(name, &node.stat(), &node.data)),
-            None => Member::Hidden,
+            Some(node) => CandidateNode::from(rules.candidacy(name, &node.stat(), &node.data)),
+            None => CandidateNode::Hidden,
         })
     };
     let wanted = rules.wanted(&children);
-    let members = wanted
+    let read = wanted
         .into_iter()
-        .filter_map(|n| Some((n.clone(), member(&n)?)))
+        .filter_map(|n| Some((n.clone(), read(&n)?)))
         .collect();
     let registration = rules
         .leader_path()
         .map(|place| match (&znodes.registration, place) {
-            (Some(node), Where::Elsewhere(path)) => {
-                let claim = rules.registration(&path, &node.stat(), &node.data);
-                Registration::Present(Member::from(claim))
+            (Some(node), ZnodeLocation::Elsewhere(path)) => {
+                let candidacy = rules.registration(&path, &node.stat(), &node.data);
+                Registration::Present(CandidateNode::from(candidacy))
             }
             _ => Registration::Absent,
         });
@@ -169,7 +169,7 @@ fn snapshot(rules: &mut Rules, znodes: &Znodes) -> Snapshot {
     });
     Snapshot::Queue {
         children,
-        members,
+        znodes: read,
         acknowledgement,
         registration,
         zxid: znodes.node.czxid,

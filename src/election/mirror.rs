@@ -29,7 +29,7 @@ use super::noticed::Noticed;
 use super::read::{Confirmed, Confirmer, MAX_CHILDREN, ReadError, Reader};
 use super::session::Link;
 use super::sighting::Sighting;
-use super::writer::{Note, Seen};
+use super::writer::{Seen, WriterInput};
 
 /// How long a lost connection is not told: while an ensemble rolls, clients move to another member
 /// within this time, and the read that follows shows whatever was missed.
@@ -81,7 +81,7 @@ pub(super) struct Mirror {
     pub(super) census: Option<Census>,
     /// When the leader was last read.
     pub(super) sighting: Sighting,
-    pub(super) notes: mpsc::Sender<Note>,
+    pub(super) notes: mpsc::Sender<WriterInput>,
     pub(super) metrics: Metrics,
 }
 
@@ -219,7 +219,7 @@ impl Mirror {
                     }
                     let confirming = believed
                         .filter(|_| reading.leader().is_some())
-                        .map(|period| (period / 3, Confirmed::of(rules, &reading)));
+                        .map(|period| (period / 3, Confirmed::of_leader(rules, &reading)));
                     let resync = self.resync(&reading);
                     let open = self.census.clone().and_then(|census| {
                         let open = Open::of(&reading, rules.place(), census)?;
@@ -291,7 +291,10 @@ impl Mirror {
             match confirmer.confirm(leader).await {
                 Ok(true) => {
                     self.sighting.renew(asked);
-                    let _ = self.notes.send(Note::Confirmed(self.key.clone())).await;
+                    let _ = self
+                        .notes
+                        .send(WriterInput::Confirmed(self.key.clone()))
+                        .await;
                 }
                 Ok(false) => {
                     info!(election = %self.key, "the leader changed without an event");
@@ -359,7 +362,7 @@ impl Mirror {
         });
         async move {
             // Without a writer the whole mirror is about to end.
-            let _ = self.notes.send(Note::Seen(seen)).await;
+            let _ = self.notes.send(WriterInput::Seen(seen)).await;
         }
     }
 
@@ -404,8 +407,8 @@ impl Open {
         let anonymous = reading.anonymous();
         let owner = reading
             .leader()
-            .and_then(|seat| seat.member.claim())
-            .map(|claim| claim.session)
+            .and_then(|candidate| candidate.znode.candidacy())
+            .map(|candidacy| candidacy.session)
             .filter(|_| place == Place::Node);
         let open = !anonymous.is_empty() || owner.is_some();
         open.then_some(Self {

@@ -18,7 +18,7 @@ use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
 use super::sighting::Sighting;
 use super::target::Target;
-use super::writer::{Note, key_of, slim};
+use super::writer::{WriterInput, key_of, slim};
 use super::{Key, Scope};
 use crate::scoped::api;
 
@@ -33,7 +33,7 @@ type EnsembleMeta = PartialObjectMeta<ZooKeeperEnsemble>;
 pub(super) struct Registry {
     client: Client,
     scope: Scope,
-    notes: mpsc::Sender<Note>,
+    notes: mpsc::Sender<WriterInput>,
     metrics: Metrics,
     elections: HashMap<Key, Running>,
     sessions: HashMap<Arc<Target>, Session>,
@@ -85,7 +85,7 @@ impl Registry {
     pub(super) fn new(
         client: Client,
         scope: Scope,
-        notes: mpsc::Sender<Note>,
+        notes: mpsc::Sender<WriterInput>,
         metrics: Metrics,
     ) -> Self {
         Self {
@@ -155,7 +155,7 @@ impl Registry {
             }
         };
         let key = key_of(&object);
-        self.note(Note::Object(object.clone())).await;
+        self.note(WriterInput::Object(object.clone())).await;
         let uid = object.uid().unwrap_or_default();
         let unchanged = self.elections.get(&key).is_some_and(|running| {
             let generation = object.metadata.generation;
@@ -206,11 +206,11 @@ impl Registry {
             info!(election = %key, "no longer mirrored");
             self.release(&running.target);
         }
-        self.note(Note::Gone(key.clone())).await;
+        self.note(WriterInput::Gone(key.clone())).await;
     }
 
     /// Without a writer the whole mirror is about to end, so a note may be lost.
-    async fn note(&self, note: Note) {
+    async fn note(&self, note: WriterInput) {
         let _ = self.notes.send(note).await;
     }
 

@@ -53,7 +53,7 @@ const GAP: Duration = Duration::from_secs(1);
 
 /// What the writer has to know.
 #[derive(Debug)]
-pub(super) enum Note {
+pub(super) enum WriterInput {
     /// The object as the API server has it.
     Object(Arc<LeaderElection>),
     /// The object is gone.
@@ -92,7 +92,7 @@ pub(super) struct Projected {
 
 /// What the projector has to know.
 #[derive(Debug)]
-pub(super) enum View {
+pub(super) enum ElectionUpdate {
     /// An election as it is now.
     Election {
         object: Arc<LeaderElection>,
@@ -185,7 +185,7 @@ pub(super) struct Writer {
     publisher: Publisher,
     /// Whether statuses wait to be written.
     busy: watch::Sender<bool>,
-    views: mpsc::UnboundedSender<View>,
+    views: mpsc::UnboundedSender<ElectionUpdate>,
     metrics: Metrics,
     entries: HashMap<Key, Box<Entry>>,
     /// The entries that have something to write.
@@ -198,7 +198,7 @@ impl Writer {
         client: Client,
         lease: Held,
         reporter: Reporter,
-        views: mpsc::UnboundedSender<View>,
+        views: mpsc::UnboundedSender<ElectionUpdate>,
         metrics: Metrics,
     ) -> Self {
         let (busy, is_busy) = watch::channel(false);
@@ -216,7 +216,7 @@ impl Writer {
     }
 
     /// Writes until nobody can send notes any more, or events cannot be published.
-    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Note>) {
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<WriterInput>) {
         let mut lease = self.lease.clone();
         let mut lease_watched = true;
         loop {
@@ -248,9 +248,9 @@ impl Writer {
         self.agenda.next()
     }
 
-    fn take(&mut self, note: Note) {
+    fn take(&mut self, note: WriterInput) {
         match note {
-            Note::Object(object) => {
+            WriterInput::Object(object) => {
                 let key = key_of(&object);
                 match self.entries.get_mut(&key) {
                     Some(entry) if entry.object.uid() == object.uid() => {
@@ -268,11 +268,11 @@ impl Writer {
                 self.show(&key, None);
                 self.consider(&key);
             }
-            Note::Gone(key) => {
+            WriterInput::Gone(key) => {
                 self.forget(&key);
             }
-            Note::Confirmed(key) => self.tell(View::Confirmed(key)),
-            Note::Projected(projected) => {
+            WriterInput::Confirmed(key) => self.tell(ElectionUpdate::Confirmed(key)),
+            WriterInput::Projected(projected) => {
                 let Some(entry) = self.entries.get_mut(&projected.key) else {
                     return;
                 };
@@ -282,7 +282,7 @@ impl Writer {
                     self.consider(&key);
                 }
             }
-            Note::Seen(seen) => {
+            WriterInput::Seen(seen) => {
                 let Some(entry) = self.entries.get_mut(&seen.key) else {
                     return;
                 };
@@ -310,7 +310,7 @@ impl Writer {
         };
         let projections = entry.object.spec.projections.as_ref();
         let status = projections.and_then(|_| entry.fresh()).map(Arc::new);
-        self.tell(View::Election {
+        self.tell(ElectionUpdate::Election {
             object: entry.object.clone(),
             status,
             sighting: entry.sighting.clone(),
@@ -320,7 +320,7 @@ impl Writer {
     }
 
     /// Without a projector the whole mirror is about to end, so a view may be lost.
-    fn tell(&self, view: View) {
+    fn tell(&self, view: ElectionUpdate) {
         let _ = self.views.send(view);
     }
 
@@ -332,7 +332,7 @@ impl Writer {
         if let Some(due) = entry.due {
             self.agenda.remove(due, key.clone());
         }
-        self.tell(View::Gone {
+        self.tell(ElectionUpdate::Gone {
             key: key.clone(),
             uid: entry.object.uid().unwrap_or_default(),
         });
@@ -493,7 +493,7 @@ impl Entry {
     /// When the leader that is seen had to run at the latest.
     fn owned(&self) -> Option<Timestamp> {
         match self.seen.as_ref()? {
-            (_, Sight::Seen(reading)) => reading.leader()?.member.claim()?.owned,
+            (_, Sight::Seen(reading)) => reading.leader()?.znode.candidacy()?.owned,
             (_, Sight::Blind(_)) => None,
         }
     }

@@ -59,7 +59,7 @@ fn decode(decoder: Decoder, data: &[u8]) -> (String, IdentitySource) {
     (identity.text, identity.source)
 }
 
-fn told(text: &str, source: IdentitySource) -> (String, IdentitySource) {
+fn decoded(text: &str, source: IdentitySource) -> (String, IdentitySource) {
     (text.to_owned(), source)
 }
 
@@ -68,7 +68,7 @@ fn text_is_the_identity() {
     let data = "host-1:8983_sölr";
     assert_eq!(
         decode(Decoder::Text, data.as_bytes()),
-        told(data, IdentitySource::Data)
+        decoded(data, IdentitySource::Data)
     );
 }
 
@@ -80,7 +80,7 @@ fn an_anonymous_candidate_is_known_by_its_session() {
     {
         assert_eq!(
             decode(decoder, b""),
-            told("0x1000", IdentitySource::Session),
+            decoded("0x1000", IdentitySource::Session),
             "{decoder:?}"
         );
     }
@@ -97,11 +97,11 @@ fn an_anonymous_candidate_is_known_by_its_session() {
 
 #[test]
 fn compressed_data_is_unfolded_first() {
-    let expected = told("participant-1", IdentitySource::Data);
+    let expected = decoded("participant-1", IdentitySource::Data);
     assert_eq!(decode(Decoder::Text, &gzip(b"participant-1")), expected);
     assert_eq!(decode(Decoder::Text, &gzip(b"")).1, IdentitySource::Session);
     let json = gzip(br#"{"a":"x"}"#);
-    assert_eq!(decode(ALL[1], &json), told("x", IdentitySource::Json));
+    assert_eq!(decode(ALL[1], &json), decoded("x", IdentitySource::Json));
     assert!(is_set(&json, "/a"));
 }
 
@@ -121,17 +121,17 @@ fn json_is_read_where_the_pointers_point() {
     let decoder = ALL[1];
     assert_eq!(
         decode(decoder, br#"{"a":"x","b":80}"#),
-        told("x:80", IdentitySource::Json)
+        decoded("x:80", IdentitySource::Json)
     );
     assert_eq!(
         decode(decoder, br#"{"a":true}"#),
-        told("true", IdentitySource::Json)
+        decoded("true", IdentitySource::Json)
     );
     // What is no such JSON is shown as it is.
     for data in [r#"{"a":null}"#, r#"{"a":[1]}"#, "{", "text"] {
         assert_eq!(
             decode(decoder, data.as_bytes()),
-            told(data, IdentitySource::Data),
+            decoded(data, IdentitySource::Data),
             "{data}"
         );
     }
@@ -170,7 +170,7 @@ fn a_value_counts_as_set_unless_it_is_null_or_false() {
 #[test]
 fn solr_registers_the_name_of_its_node_or_its_own() {
     let overseer = br#"{"id":"72057-10.0.0.1:8983_solr-n_0000000004"}"#;
-    let expected = told("10.0.0.1:8983_solr", IdentitySource::Json);
+    let expected = decoded("10.0.0.1:8983_solr", IdentitySource::Json);
     assert_eq!(decode(SOLR, overseer), expected);
     let shard = br#"{"core":"c1_shard1_replica_n1","node_name":"10.0.0.1:8983_solr",
         "base_url":"http://10.0.0.1:8983/solr"}"#;

@@ -77,7 +77,7 @@ pub(crate) fn detect<'n>(
         .map(|name| {
             let mut fits = 0;
             for (at, recipe) in recipes.iter_mut().enumerate() {
-                if let Some(ranked) = recipe.names.read(name) {
+                if let Some(ranked) = recipe.names.parse(name) {
                     fits |= 1 << at;
                     recipe.labelled |= ranked.label != Some("");
                 }
@@ -124,7 +124,7 @@ pub(crate) fn detect<'n>(
 /// Detects the dialect of an ephemeral node, which is the leader's own, by its name and data. A node that no
 /// recipe claims is of the first that takes any node.
 pub(crate) fn detect_node(name: &str, data: &[u8]) -> Option<DialectType> {
-    let claims = |recipe: &Recipe| match recipe.detection {
+    let recognises = |recipe: &Recipe| match recipe.detection {
         DetectedBy::NodeName(own) => own == name,
         DetectedBy::Data => decode::understands(recipe.identity, data),
         DetectedBy::Nothing
@@ -137,5 +137,5 @@ pub(crate) fn detect_node(name: &str, data: &[u8]) -> Option<DialectType> {
         let mut dialects = DialectType::ALL.into_iter();
         dialects.find(|dialect| dialect.recipe().is_some_and(fits))
     };
-    find(&claims).or_else(|| find(&takes_any))
+    find(&recognises).or_else(|| find(&takes_any))
 }

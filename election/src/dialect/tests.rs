@@ -24,7 +24,7 @@ pub(super) fn names(dialect: DialectType, prefix: &str) -> Names {
 }
 
 fn number_in(dialect: DialectType, prefix: &str, name: &str) -> Option<i32> {
-    names(dialect, prefix).read(name)?.sequence
+    names(dialect, prefix).parse(name)?.sequence
 }
 
 /// What each dialect makes of each name: the number, or nothing.
@@ -147,7 +147,7 @@ fn each_name_is_of_exactly_the_dialect_that_makes_it() {
     ];
     for (expected, name) in table {
         let mut found: Vec<_> = of_names()
-            .filter(|dialect| names(*dialect, "").read(&name).is_some())
+            .filter(|dialect| names(*dialect, "").parse(&name).is_some())
             .collect();
         found.sort_unstable_by_key(|dialect| dialect.as_str());
         assert_eq!(found, expected, "{name}");
@@ -157,20 +157,20 @@ fn each_name_is_of_exactly_the_dialect_that_makes_it() {
 #[test]
 fn names_tell_sessions_ids_and_labels() {
     let solr = names(Solr, "");
-    let ranked = solr.read("-5-10.0.0.1:8983_a-n_b-n_0000000004").unwrap();
+    let ranked = solr.parse("-5-10.0.0.1:8983_a-n_b-n_0000000004").unwrap();
     assert_eq!(
         (ranked.session, ranked.id),
         (Some(-5), Some("10.0.0.1:8983_a-n_b"))
     );
     let lock = names(ZkWriteLock, "");
-    let session = |name| lock.read(name).unwrap().session;
+    let session = |name| lock.parse(name).unwrap().session;
     assert_eq!(session("x--5-0000000001"), Some(-5));
     assert_eq!(session("x-ffffffffffffffff-0000000001"), Some(-1));
     // Decimal or hexadecimal: the name does not tell.
     assert_eq!(session("x-0123456789012345-0000000001"), None);
     let kazoo = names(Kazoo, "");
     let name = format!("{HEX}__rlock__0000000001");
-    let reader = kazoo.read(&name).unwrap();
+    let reader = kazoo.parse(&name).unwrap();
     assert_eq!((reader.guid, reader.label), (Some(HEX), Some("__rlock__")));
     assert!(reader.shared);
 }

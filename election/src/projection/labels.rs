@@ -15,7 +15,7 @@ use super::PodFacts;
 
 /// What one election has set on one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct AppliedLabels {
     /// The uid of the pod.
     pub pod_uid: String,
     /// The name of the election, as the pod tells it.
@@ -30,7 +30,7 @@ pub fn role_manager(election_uid: &str) -> String {
 }
 
 /// What elections have set on a pod, by their uids.
-pub fn marks(pod: &ObjectMeta) -> BTreeMap<String, Mark> {
+pub fn applied_labels(pod: &ObjectMeta) -> BTreeMap<String, AppliedLabels> {
     let managers = pod.managed_fields.as_deref().unwrap_or_default();
     managers
         .iter()
@@ -41,12 +41,12 @@ pub fn marks(pod: &ObjectMeta) -> BTreeMap<String, Mark> {
                     .annotations
                     .as_ref()
                     .and_then(|all| all.get(&format!("{LABELLED_BY}{uid}")));
-                let mark = Mark {
+                let applied = AppliedLabels {
                     pod_uid: pod.uid.clone().unwrap_or_default(),
                     election: election.cloned().unwrap_or_default(),
                     labels: owned(entry, pod.labels.as_ref()),
                 };
-                (uid.to_owned(), mark)
+                (uid.to_owned(), applied)
             })
         })
         .collect()
@@ -128,24 +128,26 @@ pub struct Change {
 /// The changes from what the election has set to what it should have, in the order in which they have
 /// to be carried out: whatever may be the leader's label is taken away first, then the leader's pod
 /// gets it, then other pods are labelled.
-pub fn changes(roles: &Roles, marks: &BTreeMap<String, Mark>) -> Vec<Change> {
+pub fn changes(roles: &Roles, applied_labels: &BTreeMap<String, AppliedLabels>) -> Vec<Change> {
     let change = |pod: &str, uid: &str| Change {
         pod: pod.to_owned(),
         pod_uid: uid.to_owned(),
         labels: roles.labels(pod, uid),
         only_after_all: false,
     };
-    let mut changes: Vec<Change> = marks
+    let mut changes: Vec<Change> = applied_labels
         .iter()
-        .filter(|(pod, mark)| !roles.is_leader(pod, &mark.pod_uid))
-        .map(|(pod, mark)| (change(pod, &mark.pod_uid), mark))
+        .filter(|(pod, applied)| !roles.is_leader(pod, &applied.pod_uid))
+        .map(|(pod, applied)| (change(pod, &applied.pod_uid), applied))
         // A mark without labels is still one: somebody took the label away, but not the rest.
-        .filter(|(change, mark)| change.labels != mark.labels || change.labels.is_empty())
+        .filter(|(change, applied)| change.labels != applied.labels || change.labels.is_empty())
         .map(|(change, _)| change)
         .collect();
     let has = |pod: &str, uid: &str| {
-        let mark = marks.get(pod).filter(|mark| mark.pod_uid == uid);
-        mark.map(|mark| &mark.labels)
+        let applied = applied_labels
+            .get(pod)
+            .filter(|applied| applied.pod_uid == uid);
+        applied.map(|applied| &applied.labels)
     };
     if let Some((pod, uid)) = &roles.leader {
         let mut leader = change(pod, uid);

@@ -69,7 +69,7 @@ fn since(pod: &Pod) -> Option<Timestamp> {
 impl PodFacts {
     /// The facts about a pod; `None` if it has come to its end, since its addresses may belong to
     /// another one then.
-    pub fn of(pod: &Pod) -> Option<Self> {
+    pub fn from_pod(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
         if matches!(phase, Some("Succeeded" | "Failed")) {

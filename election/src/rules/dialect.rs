@@ -128,9 +128,9 @@ impl Dialect {
         let places = self.recipe.registration.places;
         let registers = spec.dialect.leader_path.is_some() || !places.is_empty();
         if registers && self.names.is_some() {
-            self.registration = Decoding::of(options);
+            self.registration = Decoding::from_options(options);
         } else {
-            self.identity = Decoding::of(options);
+            self.identity = Decoding::from_options(options);
         }
     }
 }

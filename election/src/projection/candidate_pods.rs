@@ -8,7 +8,7 @@ use super::{Binder, Binding, Claimant, PodFacts, Pods, Roles, Subject};
 
 /// The pods of an election's candidates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cast {
+pub struct CandidatePods {
     /// The pod of the leader, if somebody leads.
     pub leader: Option<Binding>,
     /// What is known about it.
@@ -17,7 +17,7 @@ pub struct Cast {
     pub roles: Option<Roles>,
 }
 
-impl Cast {
+impl CandidatePods {
     /// Nobody's pod is known.
     pub fn nobody() -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Cast {
 }
 
 /// Finds the pods of the leader and, where they have to be labelled, of the other candidates.
-pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
+pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> CandidatePods {
     let leader = subject.leader().map(|leader| {
         let claimant = Claimant {
             identity: &leader.identity,
@@ -68,7 +68,7 @@ pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
         });
         Roles::new(labels, pod, candidates)
     });
-    Cast {
+    CandidatePods {
         pod: pod.cloned(),
         leader,
         roles,
