@@ -11,10 +11,10 @@ use crate::decode::{Decoding, Identity, member_address};
 use crate::reading::{Candidacy, CandidateNode, NodeStat, RankedCandidate, Reading, Verdict};
 use crate::rules::{Place, Rules};
 
-/// Those who may lead, where they are the children of a path of their own.
+/// The candidates beside the leader, where they are the children of a path of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OtherCandidates {
-    /// Some of them by name: at most as many as the status lists, and whoever led since.
+    /// Some of them by name: at most as many as the status lists, and those that led since.
     pub znodes: Vec<(String, CandidateNode)>,
     /// How many they are.
     pub count: usize,
@@ -56,7 +56,7 @@ impl Reading {
         listed.sort_by(|(one, a), (other, b)| (age(a), one).cmp(&(age(b), other)));
         let path = rules.members_path().unwrap_or_default();
         let candidates = listed.into_iter().map(|(name, znode)| {
-            // Names tell candidates apart, and the leader's node may have this one, too.
+            // Candidates are distinguished by name, and the leader's node may have this name, too.
             let taken = leader
                 .as_ref()
                 .is_some_and(|candidate| candidate.node == name);
@@ -100,7 +100,7 @@ impl Reading {
     }
 
     /// Adds the application's own number of the leader's term, as of a transaction. Where the znode says
-    /// none, what the leader's own data tells stays. It has to come before [`Self::add_crowd`].
+    /// none, what the leader's own data tells stays. It has to come before [`Self::add_others`].
     pub fn add_epoch(&mut self, epoch: Option<&str>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
         if let Some(epoch) = epoch {
@@ -119,7 +119,7 @@ impl Reading {
         self.leader()?.znode.candidacy()?.expires
     }
 
-    /// Takes the time into account: nobody leads any longer than its data says.
+    /// Applies the time: a leader leads no longer than its data allows.
     pub fn expire(&mut self, now: Timestamp) {
         if self.expires().is_some_and(|end| end <= now) {
             self.verdict = Verdict::NotActive;

@@ -25,7 +25,7 @@ const MAX_UNFOLDED: u64 = 64 * 1024;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// How the data of one election's nodes tells the identity.
+/// How the data of one election's nodes is decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decoding {
     /// As the recipe has it.
@@ -35,7 +35,7 @@ pub(crate) enum Decoding {
 }
 
 impl Decoding {
-    /// What the spec asks for.
+    /// The decoding that the spec asks for.
     pub(crate) fn from_options(options: &IdentityOptions) -> Self {
         Self::Recipe(match options.decoder {
             IdentityDecoder::Text => Decoder::Text,
@@ -51,12 +51,12 @@ impl Decoding {
     }
 }
 
-/// A node whose owner is to be told.
+/// A node whose owner is to be identified.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'n> {
     /// Its name.
     pub(crate) name: &'n str,
-    /// The part of its name that tells who owns it.
+    /// The part of its name that identifies its owner.
     pub(crate) id: Option<&'n str>,
     /// The session that owns it, or 0 if it is not ephemeral.
     pub(crate) session: i64,
@@ -64,20 +64,20 @@ pub(crate) struct Node<'n> {
     pub(crate) data: &'n [u8],
 }
 
-/// Who a candidate is, as far as its node tells.
+/// The candidate's identity, decoded from its znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// At most [`MAX_IDENTITY`] characters, none of them a control character.
     pub text: String,
     /// Where it comes from.
     pub source: IdentitySource,
-    /// The address that the data tells beside it, safe to show.
+    /// The address that the data contains beside it, safe to show.
     pub address: Option<String>,
     /// The application's own name for the term, safe to show.
     pub epoch: Option<String>,
 }
 
-/// What data says, before it is made safe to show.
+/// Decoded data, before it is made safe to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Decoded {
     text: String,
@@ -215,7 +215,7 @@ pub(crate) fn time(data: &[u8], pointer: &str) -> Option<Timestamp> {
     text.parse().ok().or_else(utc)
 }
 
-/// Where a member can be reached, as the data of Kafka's brokers and of Patroni's members tells.
+/// Where a member can be reached, from the data of Kafka's brokers and of Patroni's members.
 pub(crate) fn member_address(data: &[u8]) -> Option<String> {
     let json = Json::parse(data)?;
     // A broker without a plain listener has the host null and the port -1.
@@ -258,7 +258,7 @@ fn text(data: &[u8]) -> Option<Decoded> {
     Some(Decoded::new(text, IdentitySource::Data))
 }
 
-/// Decompresses gzip; `None` if it is none, is damaged, or unfolds to more than the limit.
+/// Decompresses gzip; `None` if the data is not gzip, is damaged, or unfolds to more than the limit.
 fn unfold(data: &[u8]) -> Option<Vec<u8>> {
     if !data.starts_with(&GZIP_MAGIC) {
         return None;

@@ -22,7 +22,7 @@ pub(crate) struct Names {
     pub(crate) shared: &'static [&'static str],
 }
 
-/// What tells candidates from other children.
+/// What distinguishes candidates from other children.
 #[derive(Clone, Debug)]
 pub(crate) enum Matcher {
     /// A row of the table, with the prefix that the spec gives.
@@ -31,7 +31,7 @@ pub(crate) enum Matcher {
     Pattern(Pattern),
 }
 
-/// Children of an election's path, told apart.
+/// The children of an election's path: the candidates in order, and the number of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queue<'n> {
     /// The candidates in the order in which they come to lead.
@@ -40,7 +40,7 @@ pub(crate) struct Queue<'n> {
     pub(crate) unmatched: usize,
 }
 
-/// A candidate by its name.
+/// The parts of a candidate's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CandidateName<'n> {
     /// The name of its znode.
@@ -100,7 +100,7 @@ impl Names {
         queue
     }
 
-    /// What a child's name says, if it is a candidate's.
+    /// Parses a child's name; `None` if it is not a candidate's.
     pub(crate) fn parse<'n>(&self, child: &'n str) -> Option<CandidateName<'n>> {
         let ranked = match &self.matcher {
             Matcher::Layout(layout, prefix) => {
@@ -181,7 +181,7 @@ fn parse<'n>(
             let hex = |_, byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
             let hexadecimal = split(rest, 16, hex).filter(|(_, rest)| rest.starts_with('-'));
             let (session, rest) = match hexadecimal {
-                // 16 decimal digits may be either: the name does not tell.
+                // 16 decimal digits may be decimal or hexadecimal.
                 Some((text, rest)) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                     (None, rest)
                 }

@@ -82,7 +82,7 @@ impl Subject {
         &self.object.spec
     }
 
-    /// Who leads, for consumers: nobody before a leader has acknowledged, where that is asked for.
+    /// The leader that consumers see: none before it has acknowledged, if the spec asks for an acknowledgement.
     pub fn leader(&self) -> Option<&Leader> {
         let leader = self.status.leader.as_ref();
         leader.filter(|leader| leader.acknowledged != Some(false))
@@ -150,7 +150,7 @@ pub enum Step<K> {
     Replace(Box<K>),
     /// It cannot be changed into what it should be: it has to be deleted, and created again.
     Delete,
-    /// An object of that name belongs to somebody else.
+    /// An object of that name does not belong to the election.
     Taken,
 }
 

@@ -13,7 +13,7 @@ use crate::decode::Identity;
 use crate::dialect::{CandidateName, Detection};
 use crate::rules::{MAX_READ, Place, Rules, ZnodeLocation, last_name};
 
-/// What ZooKeeper tells about a znode, as far as an election needs it.
+/// The fields of a znode's stat that an election needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStat {
     /// The transaction that created it.
@@ -48,7 +48,7 @@ impl NodeStat {
     }
 }
 
-/// A candidate's node as it was read.
+/// A candidacy: what a candidate's node contains, or the node in which a leader registered itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidacy {
     /// The transaction that created the node.
@@ -73,10 +73,10 @@ pub struct Candidacy {
     pub expires: Option<Timestamp>,
 }
 
-/// A candidate's node: what it says, or that it may not be read.
+/// A candidate's node: its candidacy, or that the ACL hides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CandidateNode {
-    /// It was read. What it says is shared between the reader, the seats and the leader.
+    /// It was read. The reader, the list of candidates and the leader share the candidacy.
     Read(Arc<Candidacy>),
     /// The ACL hides it.
     Hidden,
@@ -89,7 +89,7 @@ impl From<Candidacy> for CandidateNode {
 }
 
 impl CandidateNode {
-    /// What the node says, if it may be read.
+    /// The candidacy, if the node may be read.
     pub fn candidacy(&self) -> Option<&Candidacy> {
         match self {
             Self::Read(candidacy) => Some(candidacy),
@@ -152,14 +152,14 @@ pub enum Snapshot {
     },
 }
 
-/// A candidate in its place.
+/// A candidate in its place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankedCandidate {
     /// The name of its node; the path of a registration that is not among the children.
     pub node: String,
     /// The number in the name; `None` without one.
     pub sequence: Option<i32>,
-    /// What a client looks for after a create whose reply was lost, if the name tells it.
+    /// What a client looks for after a create whose reply was lost, if the name contains it.
     pub guid: Option<String>,
     /// The session in the name, which only counts where the node may not be read.
     pub named_session: Option<i64>,
@@ -172,7 +172,7 @@ pub struct RankedCandidate {
 /// Who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is nobody who could.
+    /// There are no candidates.
     Nobody,
     /// This one.
     Leader(Box<RankedCandidate>),
@@ -181,7 +181,7 @@ pub enum Verdict {
         /// How many they are.
         holders: usize,
     },
-    /// There are candidates, but nobody is registered as the leader.
+    /// There are candidates, but no leader is registered.
     Unregistered,
     /// There are candidates, but the data of none says that it leads.
     NotActive,
@@ -248,7 +248,7 @@ impl Reading {
             .collect()
     }
 
-    /// Who leads, if somebody does alone.
+    /// The leader, if one candidate leads alone.
     pub fn leader(&self) -> Option<&RankedCandidate> {
         match &self.verdict {
             Verdict::Leader(candidate) => Some(candidate.as_ref()),
@@ -358,7 +358,7 @@ fn read_queue(
     if rules.order() == Some(Order::CreationZxid) {
         let candidacy =
             |ranked: &CandidateName<'_>| znodes.get(ranked.node).and_then(CandidateNode::candidacy);
-        // Those that were not read come last; whether somebody leads then is decided below.
+        // Candidates that were not read come last; whether one leads then is decided below.
         queue
             .order
             .sort_by_key(|ranked| candidacy(ranked).map_or(i64::MAX, |candidacy| candidacy.czxid));
@@ -459,7 +459,7 @@ fn registered(rules: &Rules, registration: &Registration, count: usize) -> Verdi
     }
 }
 
-/// Whether the leader acknowledged, and whether somebody else did.
+/// Whether the leader acknowledged, and whether another client did.
 fn acknowledged(
     leader: Option<&RankedCandidate>,
     acknowledgement: Option<Acknowledgement>,

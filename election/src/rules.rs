@@ -41,11 +41,11 @@ pub enum Place {
     Node,
     /// The children of the path are candidates.
     Queue,
-    /// Nobody knows before the znodes were seen.
+    /// Unknown until the znodes were seen.
     Unknown,
 }
 
-/// Where another znode is that belongs to an election.
+/// The location of another znode that belongs to an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZnodeLocation<'s> {
     /// It is a child of the election's path, with this name. Watching the children covers its
@@ -71,7 +71,7 @@ impl Rules {
     ///
     /// # Errors
     ///
-    /// If the pattern of the dialect `Custom` is none.
+    /// If the pattern of the dialect `Custom` cannot be used.
     pub fn new(spec: Arc<LeaderElectionSpec>, detected: Option<&str>) -> Result<Self, InvalidSpec> {
         let type_ = spec.dialect.type_;
         let (dialect, detection) = match type_.definition() {
@@ -110,7 +110,7 @@ impl Rules {
         self.detection.as_ref()
     }
 
-    /// Tells the dialect by the names of the path's children, unless it is known.
+    /// Detects the dialect by the names of the path's children, unless it is known.
     pub fn detect(&mut self, children: &[String]) {
         if self.dialect.is_none() {
             let named = self.spec.dialect.acknowledgement.as_deref();
@@ -124,7 +124,7 @@ impl Rules {
         }
     }
 
-    /// Tells the dialect by the path's own data, unless it is known. Only an ephemeral node is the
+    /// Detects the dialect by the path's own data, unless it is known. Only an ephemeral node is the
     /// node of a leader.
     pub fn detect_node(&mut self, stat: &NodeStat, data: &[u8]) {
         if self.dialect.is_none()
@@ -262,7 +262,7 @@ impl Rules {
         Some(self.dialect.as_ref()?.recipe)
     }
 
-    /// What a candidate's node says; without a queue, the leader's.
+    /// Decodes a candidate's node; without a queue, the leader's.
     pub fn candidacy(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let text = Decoding::Recipe(Decoder::Text);
         let dialect = self.dialect.as_ref();
@@ -275,13 +275,13 @@ impl Rules {
         };
         let expiry = self.expiry();
         let expires = expiry.and_then(|pointer| time(data, pointer));
-        // Whoever ought to say until when it leads and does not might lead for ever.
+        // A lease without an end in its data would last for ever, so its owner does not lead.
         let leads = marked && (expiry.is_none() || expires.is_some());
         let remark = self.recipe().and_then(|recipe| recipe.all_lead);
         let all_lead = remark.is_some_and(|remark| data.ends_with(remark.as_bytes()));
         let token = match self.place() {
             Place::Queue if self.applied_labels() => stat.mzxid,
-            // In a queue the order of creation decides, whoever writes what later.
+            // In a queue the order of creation decides, and later writes do not matter.
             Place::Queue | Place::Unknown => stat.czxid,
             Place::Node => stat.owned_by(),
         };
@@ -300,7 +300,7 @@ impl Rules {
         self.dialect.as_ref()?.expiry.as_deref()
     }
 
-    /// What the node says in which the leader registers itself.
+    /// Decodes the node in which the leader registers itself.
     pub fn registration(&self, path: &str, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let text = Decoding::Recipe(Decoder::Text);
         let decoding = self

@@ -345,7 +345,7 @@ fn facts(candidate: &RankedCandidate) -> (Identity, Option<&Candidacy>) {
     }
 }
 
-/// The session that owns a node, or, if it may not be read, the one that its name tells.
+/// The session that owns a node, or, if the node may not be read, the session in its name.
 fn session(candidate: &RankedCandidate) -> Option<String> {
     let session = match &candidate.znode {
         CandidateNode::Read(candidacy) => Some(candidacy.session).filter(|session| *session != 0),

@@ -251,7 +251,7 @@ fn elected(
     decide(ConditionStatus::True, Reason::Elected, &what)
 }
 
-/// Why nobody is shown as the leader although there are candidates.
+/// Why no leader is shown although there are candidates.
 fn undecided(spec: &LeaderElectionSpec, reading: &Reading) -> Option<(Reason, String)> {
     let head = reading
         .candidates

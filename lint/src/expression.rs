@@ -289,7 +289,7 @@ impl Run {
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Some(below) = &schema.items {
-                        // Items of a list without keys cannot be told apart.
+                        // Items of a list without keys cannot be matched with each other.
                         self.walk(below, item, None, &path.item(index), &at.field("[]"));
                     }
                 }

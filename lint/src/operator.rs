@@ -1,4 +1,4 @@
-//! What the API server takes and the operator does not: told here before it is told in a status.
+//! What the API server accepts and the operator rejects: reported here before a status reports it.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ use tracing::error;
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Runs a task until it ends by itself. When it panics, that is told, and after a pause it is run again; the
+/// Runs a task until it ends by itself. When it panics, that is logged, and after a pause it runs again; the
 /// first pause is this long.
 pub(super) async fn kept(
     what: &str,

@@ -31,7 +31,7 @@ use super::session::Link;
 use super::sighting::Sighting;
 use super::writer::{Seen, WriterInput};
 
-/// How long a lost connection is not told: while an ensemble rolls, clients move to another member
+/// How long a lost connection is not reported: while an ensemble rolls, clients move to another member
 /// within this time, and the read that follows shows whatever was missed.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -48,7 +48,7 @@ const NO_AUTH_RETRY: Duration = Duration::from_secs(15);
 /// How soon a path that has too many children is looked at again.
 const TOO_MANY_RETRY: Duration = Duration::from_secs(60);
 
-/// How often in a row a read may fail before that is told.
+/// How often in a row a read may fail before that is reported.
 const SILENT_FAILURES: u32 = 2;
 
 /// How long to wait before the members are asked of their clients, once and, for a client that is just
@@ -75,7 +75,7 @@ pub(super) struct Mirror {
     pub(super) spec: Arc<LeaderElectionSpec>,
     /// The dialect that was detected before, if the spec leaves it open.
     pub(super) detected: Option<String>,
-    /// The newest transaction that was told, at first the one that the status reflects.
+    /// The newest transaction that was reported, at first the one that the status reflects.
     pub(super) newest: i64,
     /// What the members say of their clients, if Bellwether runs the ensemble.
     pub(super) census: Option<Census>,
@@ -123,7 +123,7 @@ impl Mirror {
         }
     }
 
-    /// Tells that the spec cannot be followed. Another spec makes another mirror.
+    /// Reports that the spec cannot be followed. Another spec makes another mirror.
     async fn refuse(&self, detail: String) {
         warn!(election = %self.key, detail, "the spec cannot be followed");
         let blindness = Blindness {
@@ -177,7 +177,7 @@ impl Mirror {
         std::future::pending().await
     }
 
-    /// Reads whenever a watch fired, and tells what it sees.
+    /// Reads whenever a watch fired, and reports what it sees.
     async fn follow(&mut self, client: Arc<Client>, reads: Arc<Semaphore>, rules: &mut Rules) {
         let mut reader = Reader::new(client, reads);
         let mut failures = Failures::default();
@@ -197,7 +197,7 @@ impl Mirror {
                         debug!(election = %self.key, zxid = reading.zxid, "an older state");
                         reader.forget();
                         sleep(OLDER_PAUSE).await;
-                        // If it fails, so does the read, and that is told.
+                        // If it fails, so does the read, and that is reported.
                         let _ = Box::pin(reader.sync(&self.spec.path)).await;
                         continue;
                     }

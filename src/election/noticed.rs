@@ -13,7 +13,7 @@ use crate::traces::SPANS;
 #[derive(Clone, Debug)]
 pub(super) struct Noticed {
     at: Instant,
-    /// `None` if nobody takes spans. Boxed, since thousands of mirrors and entries hold one of these.
+    /// `None` if spans are not exported. Boxed, since thousands of mirrors and entries hold one of these.
     span: Option<Box<Span>>,
 }
 

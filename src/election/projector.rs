@@ -1,4 +1,4 @@
-//! Keeps Leases, Services and labels of pods as elections say.
+//! Keeps Leases, Services and labels of pods in line with elections.
 //!
 //! One task knows the statuses, the pods and what exists, and starts one [`job`] at a time for each
 //! election for which something may have to be done. Nothing is done without the operator's lease, and
@@ -62,7 +62,7 @@ enum End {
     Election {
         key: Key,
         uid: String,
-        /// What the job was about; `None` if nothing is to be told.
+        /// What the job was started from; `None` if there is nothing to report.
         context: Option<Box<JobContext>>,
         done: Box<JobResult>,
     },
@@ -121,7 +121,7 @@ impl Projector {
         }
     }
 
-    /// Works until nobody can tell anything any more, or one of the watches ends.
+    /// Runs until the writer drops its sender, or one of the watches ends.
     pub(super) async fn run(mut self, mut views: mpsc::UnboundedReceiver<ElectionUpdate>) {
         let mut lease = self.client.lease.clone();
         let mut lease_watched = true;
@@ -254,7 +254,7 @@ impl Projector {
                 let changed = self.store.observe_labelled_pod(event);
                 let mut changed = self.keys(changed);
                 if !known && self.store.labels_known() {
-                    // Whoever labels pods had to wait for this.
+                    // Elections that label pods had to wait for this.
                     let waiting = self.entries.iter().filter(|(_, entry)| entry.labels_pods());
                     changed.extend(waiting.map(|(key, _)| key.clone()));
                 }
@@ -346,7 +346,7 @@ impl Projector {
             (Some(subject), true) => entry.candidate_pods(subject, &self.pod_watches),
             _ => None,
         };
-        // Without knowing the pods and their labels nothing is said about them.
+        // Conditions about pods wait until the pods and their labels are known.
         let complete = match &pods {
             None => !needs_pods,
             Some(Err(_)) => true,
@@ -355,7 +355,7 @@ impl Projector {
         let stale = subject.as_ref().is_none_or(Subject::is_stale);
         let mut candidate_pods = match &pods {
             Some(Ok(candidate_pods)) => Some(candidate_pods.clone()),
-            // No pod can be told before the spec changes, and the leader may be another by then.
+            // The pod stays unknown until the spec changes, and the leader may change before that.
             Some(Err(failure)) if failure.reason == Reason::PatternInvalid && !stale => {
                 Some(CandidatePods::nobody())
             }
@@ -461,7 +461,7 @@ impl Projector {
         }
     }
 
-    /// What a job did is known before the watches tell it.
+    /// Stores what a job wrote before the watches show it.
     fn store_result(&mut self, namespace: &str, done: JobResult) {
         for meta in done.pods {
             self.store.labelled(&meta);
@@ -471,7 +471,7 @@ impl Projector {
         }
     }
 
-    /// Takes back labels of elections that nobody told of.
+    /// Removes labels of elections that do not exist.
     fn sweep(&mut self) {
         if !self.holds_lease() {
             return;

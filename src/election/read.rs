@@ -1,4 +1,4 @@
-//! Reads of one election, with the watches that tell when to read again.
+//! Reads of one election, with the watches that show when to read again.
 //!
 //! A watch is set by the read whose result it guards, so no change can fall between the two. At
 //! most four watches are set: on the children or on the node itself, on the leader's data, on an
@@ -460,7 +460,7 @@ impl Reader {
     }
 }
 
-/// Waits until one of the watches fires, and tells whose. Waits for ever if there is none.
+/// Waits until one of the watches fires, and returns which. Without watches it waits for ever.
 async fn any_fired(watches: &mut HashMap<String, Watch>) -> String {
     if watches.is_empty() {
         return std::future::pending().await;
@@ -474,7 +474,7 @@ async fn any_fired(watches: &mut HashMap<String, Watch>) -> String {
     select_all(fired).await.0
 }
 
-/// Waits until one of the watches beside the leader's node fires. Waits for ever if there is none.
+/// Waits until one of the watches beside the leader's node fires. Without watches it waits for ever.
 async fn beside_fired(beside: &mut Option<Box<Beside>>) {
     let Some(beside) = beside else {
         return std::future::pending().await;
@@ -542,7 +542,7 @@ impl Watch {
         self.0 = Some(Box::pin(watcher.changed()));
     }
 
-    /// Gives the watch up; the client removes it from the server if nobody else needs it.
+    /// Drops the watch; the client removes it from the server unless another reader needs it.
     fn clear(&mut self) {
         self.0 = None;
     }

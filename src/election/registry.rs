@@ -260,7 +260,7 @@ impl Registry {
     }
 
     fn presence(&self, target: &Target) -> Presence {
-        // What Bellwether does not run is there or not: connecting tells.
+        // Whether an ensemble exists that Bellwether does not run shows when a session connects.
         let Some(ensemble) = target.ensemble() else {
             return Presence::Present(String::new());
         };
@@ -303,7 +303,7 @@ impl Registry {
     }
 }
 
-/// Replaces a value and tells whether it was another one.
+/// Replaces a value and returns whether it changed.
 fn replace<T: PartialEq>(old: &mut T, new: T) -> bool {
     let changed = *old != new;
     *old = new;

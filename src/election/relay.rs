@@ -128,7 +128,7 @@ impl Relay {
         &self.address
     }
 
-    /// Waits until a server breaks a limit, and tells which one did what.
+    /// Waits until a server breaks a limit, and returns which server broke which.
     pub(super) async fn complaint(&self) -> String {
         let mut complaint = self.complaint.clone();
         let told = complaint.wait_for(Option::is_some).await;
@@ -237,7 +237,7 @@ async fn pass(
     }
 }
 
-/// The length of the next frame, or that there is none.
+/// The length of the next frame, or that the stream ended.
 async fn length(from: &mut (impl AsyncRead + Unpin)) -> Result<i32, End> {
     Ok(from.read_i32().await?)
 }

@@ -238,7 +238,7 @@ struct Unopened {
     pause: Pause,
 }
 
-/// What is told about a server that broke a limit.
+/// The message about a server that broke a limit.
 fn complained(complaint: &str) -> String {
     format!(
         "{complaint} The operator closed the connection: see whether that is a ZooKeeper server."

@@ -51,18 +51,18 @@ const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
 const BURST: u32 = 4;
 const GAP: Duration = Duration::from_secs(1);
 
-/// What the writer has to know.
+/// A message to the writer.
 #[derive(Debug)]
 pub(super) enum WriterInput {
     /// The object as the API server has it.
     Object(Arc<LeaderElection>),
-    /// The object is gone.
+    /// The object was deleted.
     Gone(Key),
     /// What a mirror sees.
     Seen(Box<Seen>),
     /// The leader was read again, and leads.
     Confirmed(Key),
-    /// What became of the projections.
+    /// The outcome of the projections.
     Projected(Box<Projected>),
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Seen {
     pub(super) noticed: Noticed,
 }
 
-/// What became of an election's projections.
+/// The outcome of an election's projections.
 #[derive(Debug)]
 pub(super) struct Projected {
     pub(super) key: Key,
@@ -90,7 +90,7 @@ pub(super) struct Projected {
     pub(super) projection: Projection,
 }
 
-/// What the projector has to know.
+/// A message to the projector.
 #[derive(Debug)]
 pub(super) enum ElectionUpdate {
     /// An election as it is now.
@@ -102,7 +102,7 @@ pub(super) enum ElectionUpdate {
         sighting: Option<Sighting>,
         /// When the leader had to run at the latest, if that is known.
         owned: Option<Timestamp>,
-        /// When the event came that made the mirror look, if it is why this is told.
+        /// When the event came that made the mirror look, if it caused this update.
         noticed: Option<Noticed>,
     },
     /// The leader of the election was read again, and leads.
@@ -215,7 +215,7 @@ impl Writer {
         }
     }
 
-    /// Writes until nobody can send notes any more, or events cannot be published.
+    /// Writes until every sender is dropped, or events cannot be published.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<WriterInput>) {
         let mut lease = self.lease.clone();
         let mut lease_watched = true;

@@ -20,7 +20,7 @@ pub(crate) struct Pattern(Regex);
 ///
 /// # Errors
 ///
-/// A sentence that says why the pattern is none: its syntax, its size, or a missing group.
+/// A sentence that says why the pattern cannot be used: its syntax, its size, or a missing group.
 pub(crate) fn pattern(text: &str, order: Order) -> Result<Pattern, String> {
     // By itself first: what is put round it must not complete a broken pattern.
     compile(text)?;
@@ -40,7 +40,7 @@ pub(crate) fn pattern(text: &str, order: Order) -> Result<Pattern, String> {
 ///
 /// # Errors
 ///
-/// Why it is none.
+/// Why it cannot be compiled.
 pub(crate) fn compile(text: &str) -> Result<Regex, String> {
     RegexBuilder::new(text)
         .size_limit(MAX_COMPILED)
@@ -61,7 +61,7 @@ pub(crate) fn compile(text: &str) -> Result<Regex, String> {
 }
 
 impl Pattern {
-    /// What a name says, if it is a candidate's.
+    /// Parses a name; `None` if it is not a candidate's.
     pub(super) fn parse<'n>(&self, name: &'n str, order: Order) -> Option<CandidateName<'n>> {
         let groups = self.0.captures(name)?;
         let digits = group(&groups, "seq").unwrap_or_default();
@@ -133,7 +133,7 @@ mod tests {
             .parse("w_ffffffffffffffff_h_-000000003", Order::Number)
             .unwrap();
         assert_eq!((hex.session, hex.sequence), (Some(-1), Some(-3)));
-        // A number beyond 32 bits is none that ZooKeeper appends.
+        // ZooKeeper does not append numbers beyond 32 bits.
         assert_eq!(pattern.parse("w_5_h_99999999999", Order::Number), None);
         assert!(pattern.parse("w_5_h_99999999999", Order::Text).is_some());
     }

@@ -1,4 +1,4 @@
-//! Who of an election runs in which pod.
+//! In which pods the candidates of an election run.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::{Binder, Binding, Claimant, PodFacts, Pods, Roles, Subject};
 /// The pods of an election's candidates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CandidatePods {
-    /// The pod of the leader, if somebody leads.
+    /// The pod of the leader, if there is a leader.
     pub leader: Option<Binding>,
     /// What is known about it.
     pub pod: Option<PodFacts>,
@@ -18,7 +18,7 @@ pub struct CandidatePods {
 }
 
 impl CandidatePods {
-    /// Nobody's pod is known.
+    /// No candidate has a known pod.
     pub fn nobody() -> Self {
         Self {
             leader: None,
@@ -75,7 +75,7 @@ pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> Candid
     }
 }
 
-/// Where a session is connected from, where the servers tell.
+/// The address from which a session is connected, if the servers reported it.
 fn connection(address: Option<&str>) -> Option<IpAddr> {
     address?.parse().ok()
 }

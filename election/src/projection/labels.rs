@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use super::PodFacts;
 
-/// What one election has set on one pod.
+/// The labels that one election has applied to one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedLabels {
     /// The uid of the pod.
     pub pod_uid: String,
-    /// The name of the election, as the pod tells it.
+    /// The name of the election, from the pod's annotation.
     pub election: String,
     /// The labels that the election set, without the one that all labelled pods have.
     pub labels: BTreeMap<String, String>,
@@ -29,7 +29,7 @@ pub fn role_manager(election_uid: &str) -> String {
     format!("{ROLE_MANAGER}{election_uid}")
 }
 
-/// What elections have set on a pod, by their uids.
+/// The labels that elections have applied to a pod, by the uids of the elections.
 pub fn applied_labels(pod: &ObjectMeta) -> BTreeMap<String, AppliedLabels> {
     let managers = pod.managed_fields.as_deref().unwrap_or_default();
     managers
@@ -139,7 +139,7 @@ pub fn changes(roles: &Roles, applied_labels: &BTreeMap<String, AppliedLabels>) 
         .iter()
         .filter(|(pod, applied)| !roles.is_leader(pod, &applied.pod_uid))
         .map(|(pod, applied)| (change(pod, &applied.pod_uid), applied))
-        // A mark without labels is still one: somebody took the label away, but not the rest.
+        // An entry without labels still counts: another client removed the label, but not the annotation.
         .filter(|(change, applied)| change.labels != applied.labels || change.labels.is_empty())
         .map(|(change, _)| change)
         .collect();

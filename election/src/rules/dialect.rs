@@ -8,7 +8,7 @@ use super::InvalidSpec;
 use crate::decode::Decoding;
 use crate::dialect::{Matcher, Names, pattern};
 
-/// What a recipe says where the spec describes the dialect. A pattern of the spec may be without a number, so
+/// The recipe where the spec describes the dialect. A pattern of the spec may be without a number, so
 /// a client may create the same name twice.
 static CUSTOM: Recipe = Recipe {
     reuses_names: true,

@@ -35,7 +35,7 @@ pub(super) struct Entry {
     pub(super) binder: Result<Binder, String>,
     pub(super) pod_watch: Option<Result<PodSelection, String>>,
     pub(super) objects: Objects,
-    /// What was told to the writer, and for which generation.
+    /// The last report to the writer, and its generation.
     pub(super) told: Option<(Option<i64>, Projection)>,
     /// When the first event came that is not carried out yet.
     pub(super) noticed: Option<Noticed>,
@@ -150,7 +150,7 @@ impl Entry {
         self.believed_until()
     }
 
-    /// What the writer has to be told, if it is news.
+    /// The report to the writer, if it differs from the last one.
     pub(super) fn tell(
         &mut self,
         key: &Key,

@@ -133,7 +133,7 @@ impl ProjectionClient {
         let known = &mut done.objects.service;
         let decide = |live: Option<&Service>| service(subject, projection, live);
         if let Err(failure) = self.settle(id, known, &mut done.writes, decide).await {
-            // An address must not get into a Service of somebody else.
+            // An address must not get into a Service that does not belong to the election.
             let ours = failure.reason != Reason::NameTaken;
             done.failures.push(failure);
             if ours {
@@ -162,7 +162,7 @@ impl ProjectionClient {
         let switched_on = projections.is_some_and(|all| all.pod_labels.is_some());
         let nothing = Roles::default();
         let roles = if switched_on {
-            // Nobody knows who leads now, or in which pods: what is there stays.
+            // The leader or the pods are unknown: labels stay as they are.
             if job.subject.as_ref().is_none_or(Subject::is_stale) {
                 return;
             }

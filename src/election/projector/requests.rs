@@ -28,7 +28,7 @@ use crate::lease::Held;
 /// How long one request to the API server may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often one object is read again because somebody else wrote it in between.
+/// How often one object is read again because another client wrote it in between.
 const ATTEMPTS: usize = 4;
 
 /// An object as the API server last returned it.
@@ -228,7 +228,7 @@ impl ProjectionClient {
         });
         match self.write(api.delete(&owned.name, &exactly)).await {
             Ok(_) => Ok(()),
-            // Whatever it is now, the watch tells.
+            // The watch will show its new state.
             Err(error) if error.is_outdated() => Ok(()),
             Err(error) => Err(error.failure(&format!("the {} {}", owned.kind, owned.name))),
         }
@@ -298,7 +298,7 @@ fn is<K: Resource>(object: Option<K>) -> Cached<K> {
     }
 }
 
-/// Whether the API server refused because somebody else has set the label.
+/// Whether the API server refused because another client has set the label.
 fn taken(error: &RequestError, pod: &str) -> Option<Failure> {
     let RequestError::Api(kube::Error::Api(status)) = error else {
         return None;

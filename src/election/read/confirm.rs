@@ -1,4 +1,4 @@
-//! Reads of the leader's node alone, to know that what is told of it still holds.
+//! Reads of the leader's node alone, to confirm that it still leads.
 //!
 //! A watch tells of every change, but for those that it does not tell: of an ACL that closes, and of what
 //! is lost by a defect.

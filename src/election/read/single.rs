@@ -1,4 +1,4 @@
-//! Reads of one node that need not exist, with the watch that tells when to read it again.
+//! Reads of one node that need not exist, with the watch that shows when to read it again.
 
 use bellwether_election::NodeStat;
 use zookeeper_client::{Client, OneshotWatcher};
