@@ -170,7 +170,7 @@ fn order_anomaly(
             .is_some_and(|candidate| candidate.node == leader.node)
     });
     let candidacy = leader?.znode.candidacy()?;
-    if rules.applied_labels()
+    if rules.data_decides()
         || rules
             .order()
             .is_none_or(|order| order == Order::CreationZxid)

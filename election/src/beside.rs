@@ -1,5 +1,5 @@
-//! What is told beside the leader's node: who else may lead, who was active last, what number the term
-//! has, and until when the leader leads.
+//! What other znodes add to the leader's node: the other candidates, who was active last, the number of the
+//! term; and until when the leader leads.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ pub struct OtherCandidates {
 }
 
 impl Reading {
-    /// Adds those who may lead to a reading of the leader's node. The leader is among them as a rule;
-    /// it gets its address from there, if its own node has none.
+    /// Adds the other candidates to a reading of the leader's node. The leader is among them as a rule, and
+    /// takes its address from there if its own node has none.
     pub fn add_others(&mut self, rules: &Rules, others: OtherCandidates) {
         let leader = self.candidates.first().cloned();
         let is_leader = |name: &str, znode: &CandidateNode| {
@@ -99,8 +99,8 @@ impl Reading {
         }
     }
 
-    /// Adds the application's own number of the leader's term, as of a transaction. Where the znode says
-    /// none, what the leader's own data tells stays. It has to come before [`Self::add_others`].
+    /// Adds the application's own number of the leader's term, as of a transaction. If the znode contains no
+    /// number, the one in the leader's own data stays. Call it before [`Self::add_others`].
     pub fn add_epoch(&mut self, epoch: Option<&str>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
         if let Some(epoch) = epoch {
@@ -108,7 +108,7 @@ impl Reading {
         }
     }
 
-    /// Adds who was active last, or that nobody is said to have been, as of a transaction.
+    /// Adds who was active last, or that the breadcrumb does not exist, as of a transaction.
     pub fn add_breadcrumb(&mut self, candidacy: Option<Candidacy>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
         self.last_active = candidacy;
@@ -127,22 +127,22 @@ impl Reading {
     }
 }
 
-/// For how long a lease whose node is gone is taken for one that is being renewed.
+/// How long a lease whose node is missing counts as being renewed.
 const RENEWAL: SignedDuration = SignedDuration::from_secs(1);
 
-/// What is known of a leader that leads for a time: kazoo's lease is renewed by deleting the node and
-/// creating it again, so a node that is gone for a moment within that time is no loss.
+/// The term of a leader whose data limits it. kazoo renews its lease by deleting the node and creating it
+/// again, so the leader is not lost when its node is missing for a moment within that time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tenure {
-    /// Until when it leads, as its data said.
+    /// Until when it leads, from its data.
     end: Option<Timestamp>,
-    /// Since when its node is gone.
+    /// Since when its node is missing.
     gone: Option<Timestamp>,
 }
 
 impl Tenure {
-    /// Until when not to tell a reading, because it may show a renewal that is under way; `None` if it
-    /// has to be told now.
+    /// Until when not to report a reading, because it may show a renewal that is under way; `None` if it has
+    /// to be reported now.
     pub fn holds_back(&mut self, reading: &Reading, now: Timestamp) -> Option<Timestamp> {
         if reading.exists {
             let end = reading.expires();

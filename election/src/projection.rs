@@ -35,8 +35,8 @@ pub struct Subject {
     pub object: Arc<LeaderElection>,
     /// Its status as of now, which may not be written yet.
     pub status: Arc<LeaderElectionStatus>,
-    /// When the leader had to run at the latest, where that is known more exactly than the status
-    /// tells: a leader may renew its term.
+    /// When the leader had to run at the latest, where that is known more exactly than from the status: a
+    /// leader may renew its term.
     pub owned: Option<Timestamp>,
     /// Whether the leader was read lately enough for what says that it leads.
     pub is_confirmed: bool,

@@ -439,7 +439,7 @@ fn first_of_all(rules: &Rules, candidates: &[RankedCandidate], count: usize) -> 
     };
     match candidates.iter().find(leads) {
         Some(candidate) => Verdict::Leader(Box::new(candidate.clone())),
-        None if rules.applied_labels() && count > 0 => Verdict::NotActive,
+        None if rules.data_decides() && count > 0 => Verdict::NotActive,
         None => Verdict::Nobody,
     }
 }

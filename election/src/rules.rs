@@ -191,7 +191,7 @@ impl Rules {
     /// snapshot holds have to be watched, too.
     pub fn reads_all(&self) -> bool {
         self.order() == Some(Order::CreationZxid)
-            || (self.applied_labels() && self.place() == Place::Queue)
+            || (self.data_decides() && self.place() == Place::Queue)
     }
 
     /// Whether a client that comes back may have the same name as before, so that a node is known
@@ -236,7 +236,7 @@ impl Rules {
     }
 
     /// Whether data says who leads.
-    pub(crate) fn applied_labels(&self) -> bool {
+    pub(crate) fn data_decides(&self) -> bool {
         self.dialect
             .as_ref()
             .is_some_and(|dialect| dialect.leader != LeaderChoice::First)
@@ -280,7 +280,7 @@ impl Rules {
         let remark = self.recipe().and_then(|recipe| recipe.all_lead);
         let all_lead = remark.is_some_and(|remark| data.ends_with(remark.as_bytes()));
         let token = match self.place() {
-            Place::Queue if self.applied_labels() => stat.mzxid,
+            Place::Queue if self.data_decides() => stat.mzxid,
             // In a queue the order of creation decides, and later writes do not matter.
             Place::Queue | Place::Unknown => stat.czxid,
             Place::Node => stat.owned_by(),

@@ -1,8 +1,8 @@
-//! Tasks that are run again when they break off.
+//! Tasks that run again after a panic.
 //!
-//! What one election or one server makes of a task must not end the others, so a mirror or the keeper of
-//! a session that panics is told of and run again. Parts that all elections share are not: when one of
-//! them ends, the operator does, and starts afresh.
+//! One election or one server must not end the others, so a mirror or the keeper of a session that panics
+//! is logged and run again. Parts that all elections share are not: when one of them ends, the operator
+//! ends, and Kubernetes restarts it.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;

@@ -38,8 +38,8 @@ const GRACE: Duration = Duration::from_secs(2);
 /// After this time everything is read again, although no watch fired.
 const RESYNC: Duration = Duration::from_secs(300);
 
-/// The same while the path does not exist: ZooKeeper does not tell those who may not read a node
-/// that it was created, so an election with a closed ACL would begin unnoticed.
+/// The same while the path does not exist: no watch fires for a client that may not read the node that is
+/// created, so an election with a closed ACL would begin unnoticed.
 const RESYNC_MISSING: Duration = Duration::from_secs(60);
 
 /// How soon a read that the ACL forbids is tried again: a change of an ACL fires no watch.
@@ -190,7 +190,7 @@ impl Mirror {
             // What runs for a moment only is boxed: there are thousands of mirrors, and most wait.
             match Box::pin(reader.read(rules).instrument(noticed.reading())).await {
                 Ok(mut reading) => {
-                    self.metrics.read(&Outcome::OK);
+                    self.metrics.count_read(&Outcome::OK);
                     reading.expire(Timestamp::now());
                     if reading.zxid < self.newest && older < OLDER_READS {
                         older += 1;
@@ -222,7 +222,7 @@ impl Mirror {
                         .map(|period| (period / 3, Confirmed::of_leader(rules, &reading)));
                     let resync = self.resync(&reading);
                     let open = self.census.clone().and_then(|census| {
-                        let open = Open::of(&reading, rules.place(), census)?;
+                        let open = Open::from_reading(&reading, rules.place(), census)?;
                         reading.addresses = open.addresses();
                         Some((open, reading.clone()))
                     });
@@ -249,7 +249,7 @@ impl Mirror {
                     };
                 }
                 Err(error) => {
-                    self.metrics.read(&Outcome::FAILED);
+                    self.metrics.count_read(&Outcome::FAILED);
                     let pause = Box::pin(self.tell_failure(&error, &mut failures)).await;
                     sleep(pause).await;
                     reader.forget();
@@ -259,8 +259,7 @@ impl Mirror {
         }
     }
 
-    /// Tells a reading again when the members have said what it takes from their lists. Does not
-    /// return.
+    /// Sends a reading again once the members have reported what it needs from their lists. Does not return.
     async fn complete(&self, open: Open, mut reading: Box<Reading>) {
         for pause in CENSUS_PAUSES {
             if open.is_answered_by(&reading) {
@@ -281,8 +280,8 @@ impl Mirror {
         std::future::pending().await
     }
 
-    /// Reads the leader again and again, and tells each time that it leads. Returns when it does not, or
-    /// when that cannot be read.
+    /// Reads the leader periodically, and reports each time that it leads. Returns when it does not lead any
+    /// more, or cannot be read.
     async fn confirm(&self, confirmer: Confirmer, leader: Option<Confirmed>, period: Duration) {
         loop {
             sleep(period).await;
@@ -308,8 +307,8 @@ impl Mirror {
         }
     }
 
-    /// Tells that a read failed, unless it is likely to succeed at once or the session's keeper
-    /// tells it. Returns how long to wait before the next read.
+    /// Reports that a read failed, unless it is likely to succeed at once or the session's keeper reports
+    /// it. Returns how long to wait before the next read.
     async fn tell_failure(&self, error: &ReadError, failures: &mut Failures) -> Duration {
         let since = *failures.since.get_or_insert_with(Timestamp::now);
         failures.count += 1;
@@ -403,7 +402,7 @@ struct Open {
 
 impl Open {
     /// What the members have to be asked about a reading, if anything.
-    fn of(reading: &Reading, place: Place, census: Census) -> Option<Self> {
+    fn from_reading(reading: &Reading, place: Place, census: Census) -> Option<Self> {
         let anonymous = reading.anonymous();
         let owner = reading
             .leader()

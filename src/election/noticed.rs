@@ -18,8 +18,8 @@ pub(super) struct Noticed {
 }
 
 impl Noticed {
-    /// Something that no event told: a session that is up, or the time to read everything again. It has no
-    /// trace, since it rarely leads to anything and thousands of elections may do it at once.
+    /// A reading without an event: a session connected, or it is time to read everything again. It has no
+    /// trace, since it rarely finds a change and thousands of elections may start one at once.
     pub(super) fn now() -> Self {
         Self {
             at: Instant::now(),

@@ -1,5 +1,5 @@
-//! Why no session to a ZooKeeper that Bellwether does not run comes about: the client library tells
-//! only that it does not.
+//! Why no session opens to a ZooKeeper that Bellwether does not run: the client library reports only that
+//! it does not.
 
 use std::time::Duration;
 

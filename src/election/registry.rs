@@ -47,8 +47,8 @@ pub(super) struct Registry {
 /// A mirror that runs.
 struct Running {
     uid: String,
-    /// A mirror tells which generation it saw. The generation moves also where the spec reads the same,
-    /// as with an explicit `null`.
+    /// A mirror reports the generation that it saw. The generation also changes when the spec is equal, as
+    /// with an explicit `null`.
     generation: Option<i64>,
     spec: Arc<LeaderElectionSpec>,
     target: Arc<Target>,
@@ -164,7 +164,7 @@ impl Registry {
         if unchanged {
             return;
         }
-        let Some(target) = Target::of(&object.spec, &key.namespace) else {
+        let Some(target) = Target::from_spec(&object.spec, &key.namespace) else {
             warn!(election = %key, "neither ensembleRef nor connection is given, or both are");
             return;
         };

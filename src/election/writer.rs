@@ -302,8 +302,8 @@ impl Writer {
         }
     }
 
-    /// Tells the projector what an election is now. It has to know before the status is written: a
-    /// Service must not wait for that.
+    /// Sends the present state of an election to the projector, before the status is written: a Service must
+    /// not wait for that write.
     fn show(&self, key: &Key, noticed: Option<Noticed>) {
         let Some(entry) = self.entries.get(key) else {
             return;
@@ -571,8 +571,8 @@ pub(super) fn key_of(object: &LeaderElection) -> Key {
     }
 }
 
-/// An object without the record of who manages its fields, which takes more memory than all the rest
-/// and which nobody reads.
+/// An object without its managed fields, which take more memory than all the rest and which the operator
+/// does not read.
 pub(super) fn slim(mut object: LeaderElection) -> LeaderElection {
     object.metadata.managed_fields = None;
     object

@@ -1,8 +1,8 @@
 //! The labels on the pods of candidates.
 //!
-//! Each election labels with a field manager of its own, so the API server knows which labels are
-//! whose: what one election set is found in the pod itself, whoever set it, and is taken back by
-//! applying nothing under that name. A label that somebody else set is a conflict and stays.
+//! Each election labels with a field manager of its own, so the pod itself records which election set
+//! which label. Applying no labels under that name removes those of the election. A label that another
+//! client set is a conflict and stays.
 
 use std::collections::BTreeMap;
 

@@ -201,8 +201,8 @@ impl ProjectionClient {
         let mut done = JobResult::default();
         let api: Api<LeaderElection> = Api::namespaced(self.kube.clone(), namespace);
         for (pod, applied) in pods {
-            // A pod that does not tell which election labelled it has lost the annotation; an empty
-            // name is asked for in vain, and no election has it.
+            // A pod without the name of the election has lost the annotation. No election has an empty name,
+            // so a request would fail.
             let exists = if applied.election.is_empty() {
                 Ok(None)
             } else {

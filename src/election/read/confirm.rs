@@ -1,7 +1,6 @@
 //! Reads of the leader's node alone, to confirm that it still leads.
 //!
-//! A watch tells of every change, but for those that it does not tell: of an ACL that closes, and of what
-//! is lost by a defect.
+//! A watch does not fire when an ACL closes, and may be lost by a defect.
 
 use std::sync::Arc;
 
