@@ -5,10 +5,12 @@
 
 mod connection;
 mod dialect;
+mod dialects;
 mod guidance;
 mod identity;
 mod projections;
 mod reasons;
+pub mod recipe;
 mod status;
 
 use kube::{CustomResource, KubeSchema};
@@ -19,8 +21,9 @@ pub use connection::{
     SecretRef,
 };
 pub use dialect::{
-    CandidateOrder, CustomOptions, Dialect, DialectType, JsonOptions, LeaderRule, SequenceOptions,
+    CandidateOrder, CustomOptions, Dialect, JsonOptions, LeaderRule, SequenceOptions,
 };
+pub use dialects::DialectType;
 pub use identity::{IdentityDecoder, IdentityOptions};
 pub use projections::{
     DEFAULT_LEASE_DURATION, DEFAULT_ROLE_KEY, LeaseProjection, OnStale, PodBinding,
@@ -127,10 +130,10 @@ pub struct LeaderElectionSpec {
 
     /// The absolute path of the election's znode.
     ///
-    /// For `SingleText`, `SingleJson`, `HadoopElector`, `HBaseMaster`, `FlinkComponent` and
-    /// `ElasticJob` it is the leader's node itself; for every other dialect it is the parent of the
-    /// candidates' nodes. It does not have to exist yet.
+    /// In some dialects it is the leader's node itself, in the others the parent of the candidates' nodes. It
+    /// does not have to exist yet.
     #[schemars(
+        description = dialect::rules::path_description(),
         length(min = 2, max = 1024),
         regex(pattern = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$")
     )]

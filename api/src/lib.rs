@@ -14,6 +14,7 @@ pub mod ensemble;
 pub mod events;
 pub mod guidance;
 pub mod labels;
+mod vocabulary;
 
 pub use election::{LeaderElection, LeaderElectionSpec, LeaderElectionStatus};
 pub use ensemble::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, ZooKeeperEnsembleStatus};

@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use bellwether_api::election::recipe::Order;
 use bellwether_api::election::{Exclusivity, IdentitySource};
 
-use crate::dialect::Order;
-use crate::reading::{Claim, Reading, Seat};
+use crate::reading::{Candidacy, RankedCandidate, Reading};
 use crate::rules::Rules;
 
 /// From this sequence number on the mirror warns: 80 % of what a signed 32-bit counter can hold.
@@ -64,27 +64,30 @@ pub(crate) fn anomalies(rules: &Rules, reading: &Reading, children: i32) -> Vec<
     let mut found = Vec::new();
     let leader = reading.leader();
     let together = reading.exclusivity == Exclusivity::MultiLeader;
-    if let Some(claim) = leader.and_then(|seat| seat.member.claim())
-        && claim.session == 0
+    if let Some(candidacy) = leader.and_then(|candidate| candidate.znode.candidacy())
+        && candidacy.session == 0
         && rules.expiry().is_none()
     {
         found.push(Anomaly::NonEphemeral { children });
     }
     if !together {
-        found.extend(duplicates(rules, &reading.seats));
-        found.extend(order_anomaly(rules, leader, &reading.seats));
+        found.extend(duplicates(rules, &reading.candidates));
+        found.extend(order_anomaly(rules, leader, &reading.candidates));
     }
     let unusual = |sequence: &i32| *sequence < 0 || *sequence >= NEARLY_OVERFLOWN;
-    let mut sequences = reading.seats.iter().filter_map(|seat| seat.sequence);
+    let mut sequences = reading
+        .candidates
+        .iter()
+        .filter_map(|candidate| candidate.sequence);
     if let Some(sequence) = sequences.find(unusual) {
         found.push(Anomaly::SequenceOverflow { sequence });
     }
     let candidates = reading
-        .seats
+        .candidates
         .iter()
-        .chain(leader.filter(|seat| !in_queue(reading, seat)));
+        .chain(leader.filter(|candidate| !in_queue(reading, candidate)));
     let count = candidates
-        .filter(|seat| seat.member.claim().is_none())
+        .filter(|candidate| candidate.znode.candidacy().is_none())
         .count();
     if count > 0 {
         found.push(Anomaly::Unreadable { count });
@@ -92,37 +95,43 @@ pub(crate) fn anomalies(rules: &Rules, reading: &Reading, children: i32) -> Vec<
     found
 }
 
-fn in_queue(reading: &Reading, leader: &Seat) -> bool {
-    reading.seats.iter().any(|seat| seat.node == leader.node)
+fn in_queue(reading: &Reading, leader: &RankedCandidate) -> bool {
+    reading
+        .candidates
+        .iter()
+        .any(|candidate| candidate.node == leader.node)
 }
 
 /// Nodes that are the same candidate's. Readers are left out: a client may read several times.
-fn duplicates(rules: &Rules, seats: &[Seat]) -> Vec<Anomaly> {
-    let mut groups: BTreeMap<Common, Vec<&Seat>> = BTreeMap::new();
-    for seat in seats.iter().filter(|seat| !seat.shared) {
-        if let Some(guid) = &seat.guid {
+fn duplicates(rules: &Rules, candidates: &[RankedCandidate]) -> Vec<Anomaly> {
+    let mut groups: BTreeMap<Common, Vec<&RankedCandidate>> = BTreeMap::new();
+    for candidate in candidates.iter().filter(|candidate| !candidate.shared) {
+        if let Some(guid) = &candidate.guid {
             groups
                 .entry(Common::Guid(guid.clone()))
                 .or_default()
-                .push(seat);
+                .push(candidate);
         }
-        let Some(claim) = seat.member.claim() else {
+        let Some(candidacy) = candidate.znode.candidacy() else {
             continue;
         };
-        if claim.session != 0 {
+        if candidacy.session != 0 {
             groups
-                .entry(Common::Session(claim.session))
+                .entry(Common::Session(candidacy.session))
                 .or_default()
-                .push(seat);
+                .push(candidate);
         }
-        if names_one_client(rules, claim) {
-            let identity = Common::Identity(claim.identity.text.clone());
-            groups.entry(identity).or_default().push(seat);
+        if names_one_client(rules, candidacy) {
+            let identity = Common::Identity(candidacy.identity.text.clone());
+            groups.entry(identity).or_default().push(candidate);
         }
     }
     let mut found: Vec<Anomaly> = Vec::new();
-    for (common, seats) in groups {
-        let nodes: Vec<String> = seats.iter().map(|seat| seat.node.clone()).collect();
+    for (common, candidates) in groups {
+        let nodes: Vec<String> = candidates
+            .iter()
+            .map(|candidate| candidate.node.clone())
+            .collect();
         // What was said about these nodes is not said again with another reason.
         let told = found.iter().any(|anomaly| match anomaly {
             Anomaly::DuplicateCandidate { nodes: told, .. } => {
@@ -139,32 +148,40 @@ fn duplicates(rules: &Rules, seats: &[Seat]) -> Vec<Anomaly> {
 
 /// Whether no other client has this identity by right. Clients on one machine share its address,
 /// which some libraries write if they are given nothing else.
-fn names_one_client(rules: &Rules, claim: &Claim) -> bool {
+fn names_one_client(rules: &Rules, candidacy: &Candidacy) -> bool {
     let told = !matches!(
-        claim.identity.source,
+        candidacy.identity.source,
         IdentitySource::Raw | IdentitySource::Session
     );
-    let address = rules.host_identity() && claim.identity.text.parse::<IpAddr>().is_ok();
+    let address = rules.host_identity() && candidacy.identity.text.parse::<IpAddr>().is_ok();
     told && !address
 }
 
 /// Whether the leader should have been another one by the order in which they came. Only where the
 /// order of the queue is that of the sequence numbers, and decides.
-fn order_anomaly(rules: &Rules, leader: Option<&Seat>, seats: &[Seat]) -> Option<Anomaly> {
-    let leader = leader.filter(|leader| seats.first().is_some_and(|seat| seat.node == leader.node));
-    let claim = leader?.member.claim()?;
-    if rules.marks()
+fn order_anomaly(
+    rules: &Rules,
+    leader: Option<&RankedCandidate>,
+    candidates: &[RankedCandidate],
+) -> Option<Anomaly> {
+    let leader = leader.filter(|leader| {
+        candidates
+            .first()
+            .is_some_and(|candidate| candidate.node == leader.node)
+    });
+    let candidacy = leader?.znode.candidacy()?;
+    if rules.data_decides()
         || rules
             .order()
             .is_none_or(|order| order == Order::CreationZxid)
     {
         return None;
     }
-    let read = seats
+    let read = candidates
         .iter()
-        .filter_map(|seat| Some((seat, seat.member.claim()?)));
-    let (earliest, oldest) = read.min_by_key(|(_, claim)| claim.czxid)?;
-    (oldest.czxid < claim.czxid).then(|| Anomaly::OrderAnomaly {
+        .filter_map(|candidate| Some((candidate, candidate.znode.candidacy()?)));
+    let (earliest, oldest) = read.min_by_key(|(_, candidacy)| candidacy.czxid)?;
+    (oldest.czxid < candidacy.czxid).then(|| Anomaly::OrderAnomaly {
         earliest: earliest.node.clone(),
     })
 }

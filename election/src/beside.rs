@@ -1,21 +1,21 @@
-//! What is told beside the leader's node: who else may lead, who was active last, what number the term
-//! has, and until when the leader leads.
+//! What other znodes add to the leader's node: the other candidates, who was active last, the number of the
+//! term; and until when the leader leads.
 
 use std::sync::Arc;
 
-use bellwether_api::election::DialectType;
+use bellwether_api::election::recipe::Decoder;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::anomaly::Anomaly;
-use crate::decode::{Decoder, Decoding, Identity, member_address};
-use crate::reading::{Claim, Member, NodeStat, Reading, Seat, Verdict};
+use crate::decode::{Decoding, Identity, member_address};
+use crate::reading::{Candidacy, CandidateNode, NodeStat, RankedCandidate, Reading, Verdict};
 use crate::rules::{Place, Rules};
 
-/// Those who may lead, where they are the children of a path of their own.
+/// The candidates beside the leader, where they are the children of a path of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Crowd {
-    /// Some of them by name: at most as many as the status lists, and whoever led since.
-    pub members: Vec<(String, Member)>,
+pub struct OtherCandidates {
+    /// Some of them by name: at most as many as the status lists, and those that led since.
+    pub znodes: Vec<(String, CandidateNode)>,
     /// How many they are.
     pub count: usize,
     /// The newest transaction that was seen.
@@ -23,46 +23,54 @@ pub struct Crowd {
 }
 
 impl Reading {
-    /// Adds those who may lead to a reading of the leader's node. The leader is among them as a rule;
-    /// it gets its address from there, if its own node has none.
-    pub fn add_crowd(&mut self, rules: &Rules, crowd: Crowd) {
-        let leader = self.seats.first().cloned();
-        let is_leader = |name: &str, member: &Member| {
-            let claim = leader.as_ref().and_then(|seat| seat.member.claim());
-            claim.is_some_and(|claim| {
-                let session = member.claim().map_or(0, |member| member.session);
-                claim.identity.text == name || (session != 0 && session == claim.session)
+    /// Adds the other candidates to a reading of the leader's node. The leader is among them as a rule, and
+    /// takes its address from there if its own node has none.
+    pub fn add_others(&mut self, rules: &Rules, others: OtherCandidates) {
+        let leader = self.candidates.first().cloned();
+        let is_leader = |name: &str, znode: &CandidateNode| {
+            let candidacy = leader
+                .as_ref()
+                .and_then(|candidate| candidate.znode.candidacy());
+            candidacy.is_some_and(|candidacy| {
+                let session = znode.candidacy().map_or(0, |znode| znode.session);
+                candidacy.identity.text == name || (session != 0 && session == candidacy.session)
             })
         };
-        let (own, mut others): (Vec<_>, Vec<_>) = crowd
-            .members
+        let (own, mut listed): (Vec<_>, Vec<_>) = others
+            .znodes
             .into_iter()
-            .partition(|(name, member)| is_leader(name, member));
-        if let Some((_, Member::Read(own))) = own.first() {
+            .partition(|(name, znode)| is_leader(name, znode));
+        if let Some((_, CandidateNode::Read(own))) = own.first() {
             let address = &own.identity.address;
             self.tell_leader(|identity| {
                 identity.address = identity.address.take().or(address.clone());
             });
         }
-        let hidden = |(_, member): &&(String, Member)| member.claim().is_none();
-        self.add_unreadable(own.iter().chain(&others).filter(hidden).count());
-        let age = |member: &Member| member.claim().map_or(i64::MAX, |claim| claim.czxid);
-        others.sort_by(|(one, a), (other, b)| (age(a), one).cmp(&(age(b), other)));
+        let hidden = |(_, znode): &&(String, CandidateNode)| znode.candidacy().is_none();
+        self.add_unreadable(own.iter().chain(&listed).filter(hidden).count());
+        let age = |znode: &CandidateNode| {
+            znode
+                .candidacy()
+                .map_or(i64::MAX, |candidacy| candidacy.czxid)
+        };
+        listed.sort_by(|(one, a), (other, b)| (age(a), one).cmp(&(age(b), other)));
         let path = rules.members_path().unwrap_or_default();
-        let seats = others.into_iter().map(|(name, member)| {
-            // Names tell candidates apart, and the leader's node may have this one, too.
-            let taken = leader.as_ref().is_some_and(|seat| seat.node == name);
+        let candidates = listed.into_iter().map(|(name, znode)| {
+            // Candidates are distinguished by name, and the leader's node may have this name, too.
+            let taken = leader
+                .as_ref()
+                .is_some_and(|candidate| candidate.node == name);
             let node = if taken {
                 format!("{path}/{name}")
             } else {
                 name
             };
-            Seat::plain(&node, member)
+            RankedCandidate::plain(&node, znode)
         });
-        self.seats.extend(seats);
-        self.seats.truncate(rules.max_candidates());
-        self.candidate_count += crowd.count.saturating_sub(own.len());
-        self.zxid = self.zxid.max(crowd.zxid);
+        self.candidates.extend(candidates);
+        self.candidates.truncate(rules.max_candidates());
+        self.candidate_count += others.count.saturating_sub(own.len());
+        self.zxid = self.zxid.max(others.zxid);
     }
 
     /// Adds candidates whose nodes the ACL hides to what looks wrong.
@@ -81,18 +89,18 @@ impl Reading {
     /// Changes what is known of the leader. Of its node alone is read what is in the seats so far.
     fn tell_leader(&mut self, tell: impl Fn(&mut Identity)) {
         let alone = match &mut self.verdict {
-            Verdict::Leader(seat) => Some(seat.as_mut()),
+            Verdict::Leader(candidate) => Some(candidate.as_mut()),
             _ => None,
         };
-        for seat in self.seats.iter_mut().chain(alone) {
-            if let Member::Read(claim) = &mut seat.member {
-                tell(&mut Arc::make_mut(claim).identity);
+        for candidate in self.candidates.iter_mut().chain(alone) {
+            if let CandidateNode::Read(candidacy) = &mut candidate.znode {
+                tell(&mut Arc::make_mut(candidacy).identity);
             }
         }
     }
 
-    /// Adds the application's own number of the leader's term, as of a transaction. Where the znode says
-    /// none, what the leader's own data tells stays. It has to come before [`Self::add_crowd`].
+    /// Adds the application's own number of the leader's term, as of a transaction. If the znode contains no
+    /// number, the one in the leader's own data stays. Call it before [`Self::add_others`].
     pub fn add_epoch(&mut self, epoch: Option<&str>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
         if let Some(epoch) = epoch {
@@ -100,18 +108,18 @@ impl Reading {
         }
     }
 
-    /// Adds who was active last, or that nobody is said to have been, as of a transaction.
-    pub fn add_breadcrumb(&mut self, claim: Option<Claim>, zxid: i64) {
+    /// Adds who was active last, or that the breadcrumb does not exist, as of a transaction.
+    pub fn add_breadcrumb(&mut self, candidacy: Option<Candidacy>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
-        self.last_active = claim;
+        self.last_active = candidacy;
     }
 
     /// Until when the leader leads, if that is limited.
     pub fn expires(&self) -> Option<Timestamp> {
-        self.leader()?.member.claim()?.expires
+        self.leader()?.znode.candidacy()?.expires
     }
 
-    /// Takes the time into account: nobody leads any longer than its data says.
+    /// Applies the time: a leader leads no longer than its data allows.
     pub fn expire(&mut self, now: Timestamp) {
         if self.expires().is_some_and(|end| end <= now) {
             self.verdict = Verdict::NotActive;
@@ -119,22 +127,22 @@ impl Reading {
     }
 }
 
-/// For how long a lease whose node is gone is taken for one that is being renewed.
+/// How long a lease whose node is missing counts as being renewed.
 const RENEWAL: SignedDuration = SignedDuration::from_secs(1);
 
-/// What is known of a leader that leads for a time: kazoo's lease is renewed by deleting the node and
-/// creating it again, so a node that is gone for a moment within that time is no loss.
+/// The term of a leader whose data limits it. kazoo renews its lease by deleting the node and creating it
+/// again, so the leader is not lost when its node is missing for a moment within that time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tenure {
-    /// Until when it leads, as its data said.
+    /// Until when it leads, from its data.
     end: Option<Timestamp>,
-    /// Since when its node is gone.
+    /// Since when its node is missing.
     gone: Option<Timestamp>,
 }
 
 impl Tenure {
-    /// Until when not to tell a reading, because it may show a renewal that is under way; `None` if it
-    /// has to be told now.
+    /// Until when not to report a reading, because it may show a renewal that is under way; `None` if it has
+    /// to be reported now.
     pub fn holds_back(&mut self, reading: &Reading, now: Timestamp) -> Option<Timestamp> {
         if reading.exists {
             let end = reading.expires();
@@ -166,33 +174,32 @@ impl Rules {
     pub fn epoch(&self, stat: &NodeStat, data: &[u8]) -> Option<String> {
         let data = data.trim_ascii();
         let text = Decoding::Recipe(Decoder::Text);
-        let claim = self.read(&text, "", None, stat, data);
-        (!data.is_empty()).then_some(claim.identity.text)
+        let candidacy = self.decode_node(&text, "", None, stat, data);
+        (!data.is_empty()).then_some(candidacy.identity.text)
     }
 
     /// What the node of one of them says. It is known by its name.
-    pub fn member(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Claim {
+    pub fn member(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let named = Decoding::Recipe(Decoder::NodeName);
-        let mut claim = self.read(&named, name, None, stat, data);
-        claim.identity.address = member_address(data);
-        claim
+        let mut candidacy = self.decode_node(&named, name, None, stat, data);
+        candidacy.identity.address = member_address(data);
+        candidacy
     }
 
-    /// The znode that tells who was active last: Hadoop's breadcrumb (ActiveStandbyElector.java,
-    /// `BREADCRUMB_FILENAME`).
+    /// The znode that contains who was active last, where the recipe has one beside the leader's node.
     pub fn breadcrumb_path(&self) -> Option<String> {
-        let hadoop = self.dialect() == Some(DialectType::HadoopElector);
-        let (parent, _) = self.spec().path.rsplit_once('/').filter(|_| hadoop)?;
-        Some(format!("{parent}/ActiveBreadCrumb"))
+        let name = self.breadcrumb_name()?;
+        let (parent, _) = self.spec().path.rsplit_once('/')?;
+        Some(format!("{parent}/{name}"))
     }
 
     /// What that znode says. It lasts and is written by each that becomes active, so the token is the
     /// transaction that wrote it.
-    pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Claim {
-        let claim = self.claim("ActiveBreadCrumb", stat, data);
-        Claim {
+    pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Candidacy {
+        let name = self.breadcrumb_name().unwrap_or_default();
+        Candidacy {
             token: stat.mzxid,
-            ..claim
+            ..self.candidacy(name, stat, data)
         }
     }
 }

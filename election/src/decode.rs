@@ -7,6 +7,7 @@ mod show;
 
 use std::io::Read as _;
 
+use bellwether_api::election::recipe::Decoder;
 use bellwether_api::election::{IdentityDecoder, IdentityOptions, IdentitySource, format_session};
 use flate2::read::GzDecoder;
 use jiff::tz::TimeZone;
@@ -15,6 +16,7 @@ use jiff::{Timestamp, civil};
 pub use show::MAX_IDENTITY;
 pub(crate) use show::presentable;
 
+use crate::dialect::Names;
 use json::Json;
 use show::raw;
 
@@ -23,37 +25,7 @@ const MAX_UNFOLDED: u64 = 64 * 1024;
 
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// What ClickHouse appends to its name where all replicas lead.
-const ALL_LEAD: &str = " (multiple leaders Ok)";
-
-/// How a recipe's data tells the identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decoder {
-    /// The data is the identity, in UTF-8.
-    Text,
-    /// JSON: the first of these lists of pointers that all point at something, joined with `:`.
-    JsonOf(&'static [&'static [&'static str]]),
-    /// Hadoop's protobuf messages of HDFS and YARN.
-    Hadoop,
-    /// HBase's protobuf message with what HBase puts before it.
-    HBase,
-    /// Flink's serialized Java objects.
-    Flink,
-    /// The registration of a leader of Solr: of the overseer or of a shard.
-    Solr,
-    /// The data of a Mesos master: JSON, protobuf or text, as the node's name says.
-    Mesos,
-    /// BookKeeper's protobuf in text format.
-    BookKeeper,
-    /// A name, possibly with the remark that all replicas lead.
-    ClickHouse,
-    /// The part of the node's name that tells it.
-    NodeName,
-    /// The session.
-    Session,
-}
-
-/// How the data of one election's nodes tells the identity.
+/// How the data of one election's nodes is decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Decoding {
     /// As the recipe has it.
@@ -63,8 +35,8 @@ pub(crate) enum Decoding {
 }
 
 impl Decoding {
-    /// What the spec asks for.
-    pub(crate) fn of(options: &IdentityOptions) -> Self {
+    /// The decoding that the spec asks for.
+    pub(crate) fn from_options(options: &IdentityOptions) -> Self {
         Self::Recipe(match options.decoder {
             IdentityDecoder::Text => Decoder::Text,
             IdentityDecoder::Json => {
@@ -79,12 +51,12 @@ impl Decoding {
     }
 }
 
-/// A node whose owner is to be told.
+/// A node whose owner is to be identified.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'n> {
     /// Its name.
     pub(crate) name: &'n str,
-    /// The part of its name that tells who owns it.
+    /// The part of its name that identifies its owner.
     pub(crate) id: Option<&'n str>,
     /// The session that owns it, or 0 if it is not ephemeral.
     pub(crate) session: i64,
@@ -92,29 +64,29 @@ pub(crate) struct Node<'n> {
     pub(crate) data: &'n [u8],
 }
 
-/// Who a candidate is, as far as its node tells.
+/// The candidate's identity, decoded from its znode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// At most [`MAX_IDENTITY`] characters, none of them a control character.
     pub text: String,
     /// Where it comes from.
     pub source: IdentitySource,
-    /// The address that the data tells beside it, safe to show.
+    /// The address that the data contains beside it, safe to show.
     pub address: Option<String>,
     /// The application's own name for the term, safe to show.
     pub epoch: Option<String>,
 }
 
-/// What data says, before it is made safe to show.
+/// Decoded data, before it is made safe to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Told {
+struct Decoded {
     text: String,
     source: IdentitySource,
     address: Option<String>,
     epoch: Option<String>,
 }
 
-impl Told {
+impl Decoded {
     fn new(text: impl Into<String>, source: IdentitySource) -> Self {
         Self {
             text: text.into(),
@@ -131,18 +103,18 @@ impl Identity {
     pub(crate) fn decode(decoding: &Decoding, node: Node<'_>) -> Self {
         let unfolded = unfold(node.data);
         let data = unfolded.as_deref().unwrap_or(node.data);
-        let told = match decoding {
+        let decoded = match decoding {
             Decoding::Pointers(pointers) => Json::parse(data)
                 .and_then(|json| json.joined(pointers))
-                .map(|text| Told::new(text, IdentitySource::Json)),
-            Decoding::Recipe(decoder) => decoder.decode(&Node { data, ..node }),
+                .map(|text| Decoded::new(text, IdentitySource::Json)),
+            Decoding::Recipe(decoder) => decode(*decoder, &Node { data, ..node }),
         };
-        match told.or_else(|| text(data)) {
-            Some(told) if !told.text.is_empty() => Self {
-                text: presentable(&told.text),
-                source: told.source,
-                address: told.address.as_deref().map(presentable),
-                epoch: told.epoch.as_deref().map(presentable),
+        match decoded.or_else(|| text(data)) {
+            Some(decoded) if !decoded.text.is_empty() => Self {
+                text: presentable(&decoded.text),
+                source: decoded.source,
+                address: decoded.address.as_deref().map(presentable),
+                epoch: decoded.epoch.as_deref().map(presentable),
             },
             _ if !data.is_empty() => Self::plain(raw(data), IdentitySource::Raw),
             _ if node.session != 0 => {
@@ -167,68 +139,61 @@ impl Identity {
     }
 }
 
-impl Decoder {
-    fn decode(self, node: &Node<'_>) -> Option<Told> {
-        let json = |alternatives: &[&[&str]]| {
-            let found = Json::parse(node.data)?;
-            let text = alternatives
-                .iter()
-                .find_map(|pointers| found.joined(pointers))?;
-            Some(Told::new(text, IdentitySource::Json))
-        };
-        match self {
-            Self::Text => None,
-            Self::JsonOf(alternatives) => json(alternatives),
-            Self::Hadoop => messages::hadoop(node.data),
-            Self::HBase => messages::hbase(node.data),
-            Self::Flink => {
-                let leader = java::flink(node.data)?;
-                Some(Told {
-                    epoch: leader.session_id,
-                    ..Told::new(leader.address, IdentitySource::JavaSerialization)
-                })
-            }
-            Self::Solr => {
-                let found = Json::parse(node.data)?;
-                // The overseer registers the name of its node in the queue.
-                let queued = found.joined(&["/id"]).map(|name| {
-                    let candidate = crate::dialect::solr_id(&name).map(str::to_owned);
-                    candidate.unwrap_or(name)
-                });
-                let text = queued.or_else(|| found.joined(&["/node_name"]))?;
-                Some(Told {
-                    address: found.joined(&["/base_url"]),
-                    ..Told::new(text, IdentitySource::Json)
-                })
-            }
-            Self::Mesos if node.name.starts_with("info_") => messages::mesos(node.data),
-            Self::Mesos => json(&[&["/hostname", "/port"], &["/pid"]]),
-            Self::BookKeeper => {
-                let id = messages::text_field(node.data, "bookieId")?;
-                Some(Told::new(id, IdentitySource::Protobuf))
-            }
-            Self::ClickHouse => {
-                let name = std::str::from_utf8(node.data)
-                    .ok()?
-                    .strip_suffix(ALL_LEAD)?;
-                Some(Told::new(name, IdentitySource::Data))
-            }
-            Self::NodeName => {
-                let name = node.id.unwrap_or(node.name);
-                Some(Told::new(name, IdentitySource::NodeName))
-            }
-            Self::Session if node.session != 0 => {
-                let session = format_session(node.session);
-                Some(Told::new(session, IdentitySource::Session))
-            }
-            Self::Session => Some(Told::new(node.name, IdentitySource::NodeName)),
+/// What a recipe's decoder makes of a node; `None` if the data is not what the recipe writes.
+fn decode(decoder: Decoder, node: &Node<'_>) -> Option<Decoded> {
+    let json = |alternatives: &[&[&str]]| {
+        let found = Json::parse(node.data)?;
+        let text = alternatives
+            .iter()
+            .find_map(|pointers| found.joined(pointers))?;
+        Some(Decoded::new(text, IdentitySource::Json))
+    };
+    match decoder {
+        Decoder::Text => None,
+        Decoder::JsonOf(alternatives) => json(alternatives),
+        Decoder::Hadoop => messages::hadoop(node.data),
+        Decoder::HBase => messages::hbase(node.data),
+        Decoder::Flink => {
+            let leader = java::flink(node.data)?;
+            Some(Decoded {
+                epoch: leader.session_id,
+                ..Decoded::new(leader.address, IdentitySource::JavaSerialization)
+            })
         }
+        Decoder::Solr(queue) => {
+            let found = Json::parse(node.data)?;
+            // The overseer registers the name of its node in the queue.
+            let queued = found.joined(&["/id"]).map(|name| {
+                let names = Names::of_layout(queue, "");
+                let candidate = names.parse(&name).and_then(|ranked| ranked.id);
+                candidate.map(str::to_owned).unwrap_or(name)
+            });
+            let text = queued.or_else(|| found.joined(&["/node_name"]))?;
+            Some(Decoded {
+                address: found.joined(&["/base_url"]),
+                ..Decoded::new(text, IdentitySource::Json)
+            })
+        }
+        Decoder::Mesos if node.name.starts_with("info_") => messages::mesos(node.data),
+        Decoder::Mesos => json(&[&["/hostname", "/port"], &["/pid"]]),
+        Decoder::BookKeeper => {
+            let id = messages::text_field(node.data, "bookieId")?;
+            Some(Decoded::new(id, IdentitySource::Protobuf))
+        }
+        Decoder::TextBefore(remark) => {
+            let name = std::str::from_utf8(node.data).ok()?.strip_suffix(remark)?;
+            Some(Decoded::new(name, IdentitySource::Data))
+        }
+        Decoder::NodeName => {
+            let name = node.id.unwrap_or(node.name);
+            Some(Decoded::new(name, IdentitySource::NodeName))
+        }
+        Decoder::Session if node.session != 0 => {
+            let session = format_session(node.session);
+            Some(Decoded::new(session, IdentitySource::Session))
+        }
+        Decoder::Session => Some(Decoded::new(node.name, IdentitySource::NodeName)),
     }
-}
-
-/// Whether data says that all candidates lead.
-pub(crate) fn all_lead(data: &[u8]) -> bool {
-    data.ends_with(ALL_LEAD.as_bytes())
 }
 
 /// Whether the value at a JSON pointer exists and is neither null nor false.
@@ -250,7 +215,7 @@ pub(crate) fn time(data: &[u8], pointer: &str) -> Option<Timestamp> {
     text.parse().ok().or_else(utc)
 }
 
-/// Where a member can be reached, as the data of Kafka's brokers and of Patroni's members tells.
+/// Where a member can be reached, from the data of Kafka's brokers and of Patroni's members.
 pub(crate) fn member_address(data: &[u8]) -> Option<String> {
     let json = Json::parse(data)?;
     // A broker without a plain listener has the host null and the port -1.
@@ -270,22 +235,30 @@ pub(crate) fn member_address(data: &[u8]) -> Option<String> {
     Some(presentable(&address))
 }
 
-/// Whether data is that of an HBase master.
-pub(crate) fn is_hbase(data: &[u8]) -> bool {
-    messages::hbase(data).is_some()
+/// Whether data is what the recipes write that this decoder is for. Text, JSON and names fit too much to show
+/// that.
+pub(crate) fn understands(decoder: Decoder, data: &[u8]) -> bool {
+    match decoder {
+        Decoder::Hadoop => messages::hadoop(data).is_some(),
+        Decoder::HBase => messages::hbase(data).is_some(),
+        Decoder::Flink => java::flink(data).is_some(),
+        Decoder::Text
+        | Decoder::TextBefore(_)
+        | Decoder::JsonOf(_)
+        | Decoder::Solr(_)
+        | Decoder::Mesos
+        | Decoder::BookKeeper
+        | Decoder::NodeName
+        | Decoder::Session => false,
+    }
 }
 
-/// Whether data is that of a leader of Flink.
-pub(crate) fn is_flink(data: &[u8]) -> bool {
-    java::flink(data).is_some()
-}
-
-fn text(data: &[u8]) -> Option<Told> {
+fn text(data: &[u8]) -> Option<Decoded> {
     let text = std::str::from_utf8(data).ok()?;
-    Some(Told::new(text, IdentitySource::Data))
+    Some(Decoded::new(text, IdentitySource::Data))
 }
 
-/// Decompresses gzip; `None` if it is none, is damaged, or unfolds to more than the limit.
+/// Decompresses gzip; `None` if the data is not gzip, is damaged, or unfolds to more than the limit.
 fn unfold(data: &[u8]) -> Option<Vec<u8>> {
     if !data.starts_with(&GZIP_MAGIC) {
         return None;

@@ -1,106 +1,18 @@
-//! Dialects as data: how one recipe names and orders its znodes.
-//!
-//! The rows, one for each recipe, are in [`recipes`]; a new dialect is a new row there. This file
-//! knows how a row is read: from the names of children to a queue.
+//! The names of candidates: from the children of a znode to a queue, by a row of the table of dialects
+//! (`api/src/election/dialects.rs`).
 
 mod custom;
 mod detect;
-mod recipes;
+mod registration;
 
 use std::cmp::Ordering;
 
-use bellwether_api::election::DialectType;
+use bellwether_api::election::recipe::{Digits, Layout, Order, Piece, Recipe};
 
 pub(crate) use custom::{Pattern, compile, pattern};
 pub use detect::Detection;
 pub(crate) use detect::{detect, detect_node};
-pub(crate) use recipes::recipe;
-
-use crate::decode::Decoder;
-
-/// How one recipe lays out its znodes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Recipe {
-    /// How candidates are told apart and ordered; `None` if the path is itself the leader's node.
-    pub(crate) layout: Option<Layout>,
-    /// How a candidate's data tells its identity; without a queue, the leader's.
-    pub(crate) identity: Decoder,
-    /// How the data of a registration node tells the leader's identity.
-    pub(crate) registration: Decoder,
-    /// Labels of candidates that hold the election together if no other stands before them.
-    pub(crate) shared: &'static [&'static str],
-    /// The acknowledgement, if the recipe has one and the spec names no other.
-    pub(crate) acknowledgement: Option<&'static str>,
-    /// Whether data that names no identity is the address of the client, so that clients on one
-    /// machine have the same.
-    pub(crate) host_identity: bool,
-}
-
-/// How candidates are told apart and ordered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
-    /// What stands before the sequence number, in order.
-    pub(crate) name: &'static [Piece],
-    /// Which sequence numbers the library recognises.
-    pub(crate) digits: Digits,
-    /// How the library compares sequence numbers.
-    pub(crate) order: Order,
-}
-
-/// A part of a candidate's name.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Piece {
-    /// This text.
-    Text(&'static str),
-    /// The prefix that the spec gives.
-    Prefix,
-    /// A UUID with dashes, 36 characters.
-    Uuid,
-    /// 32 hexadecimal digits.
-    Hex32,
-    /// One of these texts, which tells kinds of candidates apart. The first that fits counts.
-    Label(&'static [&'static str]),
-    /// A session: a decimal number, possibly negative.
-    Session,
-    /// A session: the same, or 16 hexadecimal digits.
-    SessionOrHex,
-    /// One or more characters, as many as the rest allows: who the candidate is.
-    Id,
-    /// One or more characters, as many as the rest allows, that mean nothing.
-    Free,
-}
-
-/// Which texts are sequence numbers.
-///
-/// ZooKeeper formats the counter with `%010d`, so a negative number of fewer than ten digits has
-/// the sign in place of a digit and only nine digits.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Digits {
-    /// Every number that ZooKeeper can append.
-    Any,
-    /// Exactly ten digits after an optional sign. A candidate with a number between −999999999 and
-    /// −1 is invisible to such a library, so it is none here.
-    Ten,
-    /// Exactly ten characters, the sign among them.
-    TenCharacters,
-    /// Exactly ten digits without a sign.
-    Unsigned,
-    /// One to ten digits without a sign.
-    UpToTen,
-}
-
-/// How sequence numbers are compared. The ways differ only below zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// As signed numbers.
-    Number,
-    /// As texts.
-    Text,
-    /// As numbers without their sign, which the library loses.
-    Magnitude,
-    /// Not at all: the transactions that created the nodes are. Here they are ordered by name.
-    CreationZxid,
-}
+pub(crate) use registration::registration_path;
 
 /// How the names of one election's children are read.
 #[derive(Clone, Debug)]
@@ -110,7 +22,7 @@ pub(crate) struct Names {
     pub(crate) shared: &'static [&'static str],
 }
 
-/// What tells candidates from other children.
+/// What distinguishes candidates from other children.
 #[derive(Clone, Debug)]
 pub(crate) enum Matcher {
     /// A row of the table, with the prefix that the spec gives.
@@ -119,18 +31,18 @@ pub(crate) enum Matcher {
     Pattern(Pattern),
 }
 
-/// Children of an election's path, told apart.
+/// The children of an election's path: the candidates in order, and the number of the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queue<'n> {
     /// The candidates in the order in which they come to lead.
-    pub(crate) order: Vec<Ranked<'n>>,
+    pub(crate) order: Vec<CandidateName<'n>>,
     /// How many children are no candidates.
     pub(crate) unmatched: usize,
 }
 
-/// A candidate by its name.
+/// The parts of a candidate's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ranked<'n> {
+pub(crate) struct CandidateName<'n> {
     /// The name of its znode.
     pub(crate) node: &'n str,
     /// The sequence number as it is written.
@@ -150,14 +62,21 @@ pub(crate) struct Ranked<'n> {
 }
 
 impl Names {
-    /// The names of a row of the table.
-    pub(crate) fn of(recipe: &Recipe, prefix: &str) -> Option<Self> {
-        let layout = recipe.layout?;
+    /// The names of a recipe's candidates; `None` if the recipe has no queue.
+    pub(crate) fn of_recipe(recipe: &Recipe, prefix: &str) -> Option<Self> {
         Some(Self {
+            shared: recipe.shared,
+            ..Self::of_layout(recipe.layout?, prefix)
+        })
+    }
+
+    /// The names of a layout, none of whose candidates share the election.
+    pub(crate) fn of_layout(layout: Layout, prefix: &str) -> Self {
+        Self {
             matcher: Matcher::Layout(layout, prefix.to_owned()),
             order: layout.order,
-            shared: recipe.shared,
-        })
+            shared: &[],
+        }
     }
 
     /// Puts the children of an election's path in the order of the dialect.
@@ -168,7 +87,7 @@ impl Names {
     pub(crate) fn rank<'n>(&self, children: impl IntoIterator<Item = &'n str>) -> Queue<'n> {
         let mut queue = Queue::default();
         for child in children {
-            match self.read(child) {
+            match self.parse(child) {
                 Some(ranked) => queue.order.push(ranked),
                 None => queue.unmatched += 1,
             }
@@ -181,27 +100,27 @@ impl Names {
         queue
     }
 
-    /// What a child's name says, if it is a candidate's.
-    pub(crate) fn read<'n>(&self, child: &'n str) -> Option<Ranked<'n>> {
+    /// Parses a child's name; `None` if it is not a candidate's.
+    pub(crate) fn parse<'n>(&self, child: &'n str) -> Option<CandidateName<'n>> {
         let ranked = match &self.matcher {
             Matcher::Layout(layout, prefix) => {
-                let found = Ranked {
+                let found = CandidateName {
                     node: child,
-                    ..Ranked::default()
+                    ..CandidateName::default()
                 };
                 parse(layout.name, layout.digits, prefix, child, found)?
             }
-            Matcher::Pattern(pattern) => pattern.read(child, self.order)?,
+            Matcher::Pattern(pattern) => pattern.parse(child, self.order)?,
         };
         let shared = ranked
             .label
             .is_some_and(|label| self.shared.contains(&label));
-        Some(Ranked { shared, ..ranked })
+        Some(CandidateName { shared, ..ranked })
     }
 }
 
-fn compare(order: Order, a: &Ranked<'_>, b: &Ranked<'_>) -> Ordering {
-    let magnitude = |ranked: &Ranked<'_>| ranked.sequence.map(i32::unsigned_abs);
+fn compare(order: Order, a: &CandidateName<'_>, b: &CandidateName<'_>) -> Ordering {
+    let magnitude = |ranked: &CandidateName<'_>| ranked.sequence.map(i32::unsigned_abs);
     match order {
         Order::Number => a.sequence.cmp(&b.sequence),
         Order::Text => a.digits.cmp(b.digits),
@@ -219,11 +138,11 @@ fn parse<'n>(
     digits: Digits,
     prefix: &str,
     rest: &'n str,
-    found: Ranked<'n>,
-) -> Option<Ranked<'n>> {
+    found: CandidateName<'n>,
+) -> Option<CandidateName<'n>> {
     let Some((piece, later)) = pieces.split_first() else {
         let sequence = Some(number(digits, rest)?);
-        return Some(Ranked {
+        return Some(CandidateName {
             digits: rest,
             sequence,
             ..found
@@ -239,42 +158,42 @@ fn parse<'n>(
                 _ => byte.is_ascii_hexdigit(),
             })?;
             let guid = Some(guid);
-            go_on(rest, Ranked { guid, ..found })
+            go_on(rest, CandidateName { guid, ..found })
         }
         Piece::Hex32 => {
             let (guid, rest) = split(rest, 32, |_, byte| byte.is_ascii_hexdigit())?;
             let guid = Some(guid);
-            go_on(rest, Ranked { guid, ..found })
+            go_on(rest, CandidateName { guid, ..found })
         }
         Piece::Label(labels) => labels.iter().find_map(|label| {
             let (label, rest) = rest
                 .split_at_checked(label.len())
                 .filter(|(l, _)| l == label)?;
             let label = Some(label);
-            go_on(rest, Ranked { label, ..found })
+            go_on(rest, CandidateName { label, ..found })
         }),
         Piece::Session => {
             let (session, rest) = decimal(rest)?;
             let session = Some(session);
-            go_on(rest, Ranked { session, ..found })
+            go_on(rest, CandidateName { session, ..found })
         }
         Piece::SessionOrHex => {
             let hex = |_, byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
             let hexadecimal = split(rest, 16, hex).filter(|(_, rest)| rest.starts_with('-'));
             let (session, rest) = match hexadecimal {
-                // 16 decimal digits may be either: the name does not tell.
+                // 16 decimal digits may be decimal or hexadecimal.
                 Some((text, rest)) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
                     (None, rest)
                 }
                 Some((text, rest)) => (session(text), rest),
                 None => decimal(rest).map(|(number, rest)| (Some(number), rest))?,
             };
-            go_on(rest, Ranked { session, ..found })
+            go_on(rest, CandidateName { session, ..found })
         }
         Piece::Id | Piece::Free => rest.char_indices().rev().find_map(|(at, character)| {
             let (text, rest) = rest.split_at_checked(at + character.len_utf8())?;
             let id = matches!(piece, Piece::Id).then_some(text);
-            go_on(rest, Ranked { id, ..found })
+            go_on(rest, CandidateName { id, ..found })
         }),
     }
 }
@@ -301,12 +220,6 @@ pub(crate) fn looks_sequential(name: &str) -> bool {
         let tail = name.len().checked_sub(width).and_then(|at| name.get(at..));
         tail.is_some_and(|tail| number(Digits::Any, tail).is_some())
     })
-}
-
-/// Who the owner of a node in a queue of Solr is, by the node's name.
-pub(crate) fn solr_id(node: &str) -> Option<&str> {
-    let names = Names::of(&recipe(DialectType::Solr)?, "")?;
-    names.read(node)?.id
 }
 
 /// A session id as names carry it: 16 hexadecimal digits, or a signed decimal number.

@@ -31,12 +31,12 @@ mod status;
 mod words;
 
 pub use anomaly::{Anomaly, Common};
-pub use beside::{Crowd, Tenure};
+pub use beside::{OtherCandidates, Tenure};
 pub use decode::{Identity, MAX_IDENTITY};
 pub use dialect::Detection;
 pub use reading::{
-    Acknowledgement, Claim, Member, NodeStat, Reading, Registration, Seat, Snapshot, Verdict,
-    read_election,
+    Acknowledgement, Candidacy, CandidateNode, NodeStat, RankedCandidate, Reading, Registration,
+    Snapshot, Verdict, read_election,
 };
-pub use rules::{InvalidSpec, MAX_READ, Place, Rules, Where};
+pub use rules::{InvalidSpec, MAX_READ, Place, Rules, ZnodeLocation};
 pub use status::{Blindness, Sight, is_leader_change, status, status_and_projection};

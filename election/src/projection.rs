@@ -7,7 +7,7 @@
 //!   taken from one pod before another gets it.
 //! * An object that does not belong to the election is never changed and never deleted.
 
-mod cast;
+mod candidate_pods;
 mod labels;
 mod lease;
 mod pods;
@@ -21,8 +21,8 @@ use bellwether_api::{LeaderElection, VERSION, labels as names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-pub use cast::{Cast, cast};
-pub use labels::{Change, Mark, Roles, changes, marks, patch, role_manager};
+pub use candidate_pods::{CandidatePods, candidate_pods};
+pub use labels::{AppliedLabels, Change, Roles, applied_labels, changes, patch, role_manager};
 pub use lease::{lease, lease_name};
 pub use pods::{Binder, Binding, Claimant, DEFAULT_CONTAINER, PodFacts, Pods};
 pub use report::{Failure, Projection, report};
@@ -35,8 +35,8 @@ pub struct Subject {
     pub object: Arc<LeaderElection>,
     /// Its status as of now, which may not be written yet.
     pub status: Arc<LeaderElectionStatus>,
-    /// When the leader had to run at the latest, where that is known more exactly than the status
-    /// tells: a leader may renew its term.
+    /// When the leader had to run at the latest, where that is known more exactly than from the status: a
+    /// leader may renew its term.
     pub owned: Option<Timestamp>,
     /// Whether the leader was read lately enough for what says that it leads.
     pub is_confirmed: bool,
@@ -82,7 +82,7 @@ impl Subject {
         &self.object.spec
     }
 
-    /// Who leads, for consumers: nobody before a leader has acknowledged, where that is asked for.
+    /// The leader that consumers see: none before it has acknowledged, if the spec asks for an acknowledgement.
     pub fn leader(&self) -> Option<&Leader> {
         let leader = self.status.leader.as_ref();
         leader.filter(|leader| leader.acknowledged != Some(false))
@@ -150,7 +150,7 @@ pub enum Step<K> {
     Replace(Box<K>),
     /// It cannot be changed into what it should be: it has to be deleted, and created again.
     Delete,
-    /// An object of that name belongs to somebody else.
+    /// An object of that name does not belong to the election.
     Taken,
 }
 

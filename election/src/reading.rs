@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bellwether_api::election::recipe::Order;
 use bellwether_api::election::{DialectType, Exclusivity, IdentitySource};
 use jiff::Timestamp;
 
 use crate::anomaly::{Anomaly, anomalies};
 use crate::decode::Identity;
-use crate::dialect::{Detection, Order, Ranked};
-use crate::rules::{MAX_READ, Place, Rules, Where, last_name};
+use crate::dialect::{CandidateName, Detection};
+use crate::rules::{MAX_READ, Place, Rules, ZnodeLocation, last_name};
 
-/// What ZooKeeper tells about a znode, as far as an election needs it.
+/// The fields of a znode's stat that an election needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeStat {
     /// The transaction that created it.
@@ -47,9 +48,9 @@ impl NodeStat {
     }
 }
 
-/// A candidate's node as it was read.
+/// A candidacy: what a candidate's node contains, or the node in which a leader registered itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct Candidacy {
     /// The transaction that created the node.
     pub czxid: i64,
     /// The fencing token of a leader with this node: the transaction that created it, or, where
@@ -72,26 +73,26 @@ pub struct Claim {
     pub expires: Option<Timestamp>,
 }
 
-/// A candidate's node: what it says, or that it may not be read.
+/// A candidate's node: its candidacy, or that the ACL hides it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Member {
-    /// It was read. What it says is shared between the reader, the seats and the leader.
-    Read(Arc<Claim>),
+pub enum CandidateNode {
+    /// It was read. The reader, the list of candidates and the leader share the candidacy.
+    Read(Arc<Candidacy>),
     /// The ACL hides it.
     Hidden,
 }
 
-impl From<Claim> for Member {
-    fn from(claim: Claim) -> Self {
-        Self::Read(Arc::new(claim))
+impl From<Candidacy> for CandidateNode {
+    fn from(candidacy: Candidacy) -> Self {
+        Self::Read(Arc::new(candidacy))
     }
 }
 
-impl Member {
-    /// What the node says, if it may be read.
-    pub fn claim(&self) -> Option<&Claim> {
+impl CandidateNode {
+    /// The candidacy, if the node may be read.
+    pub fn candidacy(&self) -> Option<&Candidacy> {
         match self {
-            Self::Read(claim) => Some(claim),
+            Self::Read(candidacy) => Some(candidacy),
             Self::Hidden => None,
         }
     }
@@ -115,7 +116,7 @@ pub enum Registration {
     /// It does not exist.
     Absent,
     /// It exists.
-    Present(Member),
+    Present(CandidateNode),
 }
 
 /// The znodes of an election at one moment.
@@ -129,7 +130,7 @@ pub enum Snapshot {
     /// The path is itself the node of the leader.
     Node {
         /// What the node says.
-        claim: Claim,
+        candidacy: Candidacy,
         /// How many children it has: an ephemeral node has none.
         children: i32,
         /// The newest transaction that was seen.
@@ -141,7 +142,7 @@ pub enum Snapshot {
         children: Vec<String>,
         /// What was read of those that [`Rules::wanted`] names. A candidate that is missing here
         /// was not read because it is far behind.
-        members: HashMap<String, Member>,
+        znodes: HashMap<String, CandidateNode>,
         /// The acknowledgement, if there is to be one.
         acknowledgement: Option<Acknowledgement>,
         /// The registration of the leader, if there is to be one.
@@ -151,36 +152,36 @@ pub enum Snapshot {
     },
 }
 
-/// A candidate in its place.
+/// A candidate in its place in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct RankedCandidate {
     /// The name of its node; the path of a registration that is not among the children.
     pub node: String,
     /// The number in the name; `None` without one.
     pub sequence: Option<i32>,
-    /// What a client looks for after a create whose reply was lost, if the name tells it.
+    /// What a client looks for after a create whose reply was lost, if the name contains it.
     pub guid: Option<String>,
     /// The session in the name, which only counts where the node may not be read.
     pub named_session: Option<i64>,
     /// Whether it holds the election together with others of its kind.
     pub shared: bool,
     /// What its node says.
-    pub member: Member,
+    pub znode: CandidateNode,
 }
 
 /// Who leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There is nobody who could.
+    /// There are no candidates.
     Nobody,
     /// This one.
-    Leader(Box<Seat>),
+    Leader(Box<RankedCandidate>),
     /// The first candidates hold the election together.
     Together {
         /// How many they are.
         holders: usize,
     },
-    /// There are candidates, but nobody is registered as the leader.
+    /// There are candidates, but no leader is registered.
     Unregistered,
     /// There are candidates, but the data of none says that it leads.
     NotActive,
@@ -209,7 +210,7 @@ pub struct Reading {
     /// Whether at most one can lead.
     pub exclusivity: Exclusivity,
     /// The first candidates in the order in which they come to lead.
-    pub seats: Vec<Seat>,
+    pub candidates: Vec<RankedCandidate>,
     /// How many candidates there are.
     pub candidate_count: usize,
     /// How many children are no candidates.
@@ -225,7 +226,7 @@ pub struct Reading {
     /// What looks wrong, the gravest first.
     pub anomalies: Vec<Anomaly>,
     /// Who was active last, if the dialect has a node for that and it exists.
-    pub last_active: Option<Claim>,
+    pub last_active: Option<Candidacy>,
     /// From where sessions are connected, as far as that was asked for.
     pub addresses: BTreeMap<i64, IpAddr>,
     /// How many sessions watch the leader's node, if that was asked for.
@@ -238,19 +239,19 @@ impl Reading {
     /// The sessions of listed candidates that nothing but their session identifies.
     pub fn anonymous(&self) -> BTreeSet<i64> {
         let leader = self.leader().into_iter();
-        let claims = leader
-            .chain(&self.seats)
-            .filter_map(|seat| seat.member.claim());
-        claims
-            .filter(|claim| claim.identity.source == IdentitySource::Session)
-            .map(|claim| claim.session)
+        let candidacies = leader
+            .chain(&self.candidates)
+            .filter_map(|candidate| candidate.znode.candidacy());
+        candidacies
+            .filter(|candidacy| candidacy.identity.source == IdentitySource::Session)
+            .map(|candidacy| candidacy.session)
             .collect()
     }
 
-    /// Who leads, if somebody does alone.
-    pub fn leader(&self) -> Option<&Seat> {
+    /// The leader, if one candidate leads alone.
+    pub fn leader(&self) -> Option<&RankedCandidate> {
         match &self.verdict {
-            Verdict::Leader(seat) => Some(seat.as_ref()),
+            Verdict::Leader(candidate) => Some(candidate.as_ref()),
             _ => None,
         }
     }
@@ -264,13 +265,13 @@ pub fn read_election(rules: &Rules, snapshot: &Snapshot) -> Reading {
             ..nothing(rules, *zxid)
         },
         Snapshot::Node {
-            claim,
+            candidacy,
             children,
             zxid,
-        } => read_node(rules, claim, *children, *zxid),
+        } => read_node(rules, candidacy, *children, *zxid),
         Snapshot::Queue {
             children,
-            members,
+            znodes,
             acknowledgement,
             registration,
             zxid,
@@ -279,7 +280,7 @@ pub fn read_election(rules: &Rules, snapshot: &Snapshot) -> Reading {
             read_queue(
                 rules,
                 children,
-                members,
+                znodes,
                 *acknowledgement,
                 registration,
                 *zxid,
@@ -300,10 +301,10 @@ fn nothing(rules: &Rules, zxid: i64) -> Reading {
         } else {
             Exclusivity::Exclusive
         },
-        seats: Vec::new(),
+        candidates: Vec::new(),
         candidate_count: 0,
         unmatched: 0,
-        leader_path: rules.leader_path().map(Where::into_name),
+        leader_path: rules.leader_path().map(ZnodeLocation::into_name),
         acknowledgement: rules.acknowledgement_name().map(str::to_owned),
         acknowledged: None,
         foreign_acknowledgement: false,
@@ -315,15 +316,18 @@ fn nothing(rules: &Rules, zxid: i64) -> Reading {
     }
 }
 
-fn read_node(rules: &Rules, claim: &Claim, children: i32, zxid: i64) -> Reading {
-    let seat = Seat::plain(last_name(&rules.spec().path), Member::from(claim.clone()));
+fn read_node(rules: &Rules, candidacy: &Candidacy, children: i32, zxid: i64) -> Reading {
+    let candidate = RankedCandidate::plain(
+        last_name(&rules.spec().path),
+        CandidateNode::from(candidacy.clone()),
+    );
     let mut reading = Reading {
-        verdict: if claim.leads {
-            Verdict::Leader(Box::new(seat.clone()))
+        verdict: if candidacy.leads {
+            Verdict::Leader(Box::new(candidate.clone()))
         } else {
             Verdict::NotActive
         },
-        seats: vec![seat],
+        candidates: vec![candidate],
         candidate_count: 1,
         ..nothing(rules, zxid)
     };
@@ -334,7 +338,7 @@ fn read_node(rules: &Rules, claim: &Claim, children: i32, zxid: i64) -> Reading 
 fn read_queue(
     rules: &Rules,
     children: &[String],
-    members: &HashMap<String, Member>,
+    znodes: &HashMap<String, CandidateNode>,
     acknowledgement: Option<Acknowledgement>,
     registration: Option<&Registration>,
     zxid: i64,
@@ -352,13 +356,14 @@ fn read_queue(
     };
     let count = queue.order.len();
     if rules.order() == Some(Order::CreationZxid) {
-        let claim = |ranked: &Ranked<'_>| members.get(ranked.node).and_then(Member::claim);
-        // Those that were not read come last; whether somebody leads then is decided below.
+        let candidacy =
+            |ranked: &CandidateName<'_>| znodes.get(ranked.node).and_then(CandidateNode::candidacy);
+        // Candidates that were not read come last; whether one leads then is decided below.
         queue
             .order
-            .sort_by_key(|ranked| claim(ranked).map_or(i64::MAX, |claim| claim.czxid));
+            .sort_by_key(|ranked| candidacy(ranked).map_or(i64::MAX, |candidacy| candidacy.czxid));
     }
-    let mut seats: Vec<Seat> = queue
+    let mut candidates: Vec<RankedCandidate> = queue
         .order
         .iter()
         .take(if rules.reads_all() {
@@ -366,24 +371,26 @@ fn read_queue(
         } else {
             rules.max_candidates()
         })
-        .map(|ranked| Seat::of(ranked, members))
+        .map(|ranked| RankedCandidate::from_name(ranked, znodes))
         .collect();
     let verdict = match registration {
         Some(registration) => registered(rules, registration, count),
-        None if rules.reads_all() => first_of_all(rules, &seats, count),
-        None => first(&seats, &queue.order),
+        None if rules.reads_all() => first_of_all(rules, &candidates, count),
+        None => first(&candidates, &queue.order),
     };
-    seats.truncate(rules.max_candidates());
+    candidates.truncate(rules.max_candidates());
     let mut reading = Reading {
         verdict,
-        seats,
+        candidates,
         candidate_count: count,
         unmatched: queue.unmatched,
         ..nothing(rules, zxid)
     };
     reading.exclusivity = match &reading.verdict {
         Verdict::Together { .. } => Exclusivity::MultiLeader,
-        Verdict::Leader(seat) if seat.member.claim().is_some() => Exclusivity::Exclusive,
+        Verdict::Leader(candidate) if candidate.znode.candidacy().is_some() => {
+            Exclusivity::Exclusive
+        }
         _ => reading.exclusivity,
     };
     (reading.acknowledged, reading.foreign_acknowledgement) =
@@ -393,11 +400,15 @@ fn read_queue(
 }
 
 /// Who leads where the first of the queue does.
-fn first(seats: &[Seat], order: &[Ranked<'_>]) -> Verdict {
-    let Some(head) = seats.first() else {
+fn first(candidates: &[RankedCandidate], order: &[CandidateName<'_>]) -> Verdict {
+    let Some(head) = candidates.first() else {
         return Verdict::Nobody;
     };
-    if head.member.claim().is_some_and(|claim| claim.all_lead) {
+    if head
+        .znode
+        .candidacy()
+        .is_some_and(|candidacy| candidacy.all_lead)
+    {
         let holders = order.len();
         return Verdict::Together { holders };
     }
@@ -409,21 +420,26 @@ fn first(seats: &[Seat], order: &[Ranked<'_>]) -> Verdict {
 }
 
 /// Who leads where that is only known when all candidates were read.
-fn first_of_all(rules: &Rules, seats: &[Seat], count: usize) -> Verdict {
+fn first_of_all(rules: &Rules, candidates: &[RankedCandidate], count: usize) -> Verdict {
     if count > MAX_READ {
         return Verdict::TooMany;
     }
-    let hidden = seats
+    let hidden = candidates
         .iter()
-        .filter(|seat| seat.member.claim().is_none())
+        .filter(|candidate| candidate.znode.candidacy().is_none())
         .count();
     if hidden > 0 {
         return Verdict::Hidden { count: hidden };
     }
-    let leads = |seat: &&Seat| seat.member.claim().is_some_and(|claim| claim.leads);
-    match seats.iter().find(leads) {
-        Some(seat) => Verdict::Leader(Box::new(seat.clone())),
-        None if rules.marks() && count > 0 => Verdict::NotActive,
+    let leads = |candidate: &&RankedCandidate| {
+        candidate
+            .znode
+            .candidacy()
+            .is_some_and(|candidacy| candidacy.leads)
+    };
+    match candidates.iter().find(leads) {
+        Some(candidate) => Verdict::Leader(Box::new(candidate.clone())),
+        None if rules.data_decides() && count > 0 => Verdict::NotActive,
         None => Verdict::Nobody,
     }
 }
@@ -433,26 +449,26 @@ fn registered(rules: &Rules, registration: &Registration, count: usize) -> Verdi
     match registration {
         Registration::Absent if count == 0 => Verdict::Nobody,
         Registration::Absent => Verdict::Unregistered,
-        Registration::Present(member) => {
+        Registration::Present(znode) => {
             let node = rules
                 .leader_path()
-                .map(Where::into_name)
+                .map(ZnodeLocation::into_name)
                 .unwrap_or_default();
-            Verdict::Leader(Box::new(Seat::plain(&node, member.clone())))
+            Verdict::Leader(Box::new(RankedCandidate::plain(&node, znode.clone())))
         }
     }
 }
 
-/// Whether the leader acknowledged, and whether somebody else did.
+/// Whether the leader acknowledged, and whether another client did.
 fn acknowledged(
-    leader: Option<&Seat>,
+    leader: Option<&RankedCandidate>,
     acknowledgement: Option<Acknowledgement>,
 ) -> (Option<bool>, bool) {
-    let mine = |owner: i64| match leader.map(|seat| seat.member.claim()) {
+    let mine = |owner: i64| match leader.map(|candidate| candidate.znode.candidacy()) {
         None => false,
         // A leader whose session is hidden, or an acknowledgement that outlives sessions.
         Some(None) => true,
-        Some(Some(claim)) => owner == 0 || owner == claim.session,
+        Some(Some(candidacy)) => owner == 0 || owner == candidacy.session,
     };
     match acknowledgement {
         None => (None, false),
@@ -461,27 +477,30 @@ fn acknowledged(
     }
 }
 
-impl Seat {
-    fn of(ranked: &Ranked<'_>, members: &HashMap<String, Member>) -> Self {
+impl RankedCandidate {
+    fn from_name(ranked: &CandidateName<'_>, znodes: &HashMap<String, CandidateNode>) -> Self {
         Self {
             node: ranked.node.to_owned(),
             sequence: ranked.sequence,
             guid: ranked.guid.map(str::to_owned),
             named_session: ranked.session,
             shared: ranked.shared,
-            member: members.get(ranked.node).cloned().unwrap_or(Member::Hidden),
+            znode: znodes
+                .get(ranked.node)
+                .cloned()
+                .unwrap_or(CandidateNode::Hidden),
         }
     }
 
     /// A node that stands in no queue.
-    pub(crate) fn plain(node: &str, member: Member) -> Self {
+    pub(crate) fn plain(node: &str, znode: CandidateNode) -> Self {
         Self {
             node: node.to_owned(),
             sequence: None,
             guid: None,
             named_session: None,
             shared: false,
-            member,
+            znode,
         }
     }
 }

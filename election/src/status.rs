@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 
 use crate::decode::{Identity, presentable};
 use crate::projection::Projection;
-use crate::reading::{Claim, Member, Reading, Seat};
+use crate::reading::{Candidacy, CandidateNode, RankedCandidate, Reading};
 use crate::words;
 
 mod history;
@@ -101,12 +101,16 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
         &fresh
     };
     let addresses = Addresses { reading, old };
-    let leader = reading.leader().map(|seat| {
+    let leader = reading.leader().map(|candidate| {
         let now = Leader {
-            client_address: addresses.of(seat),
-            ..leader(seat, reading.acknowledged)
+            client_address: addresses.address_of(candidate),
+            ..leader(candidate, reading.acknowledged)
         };
-        match old.leader.as_ref().filter(|old| goes_on(old, &now, seat)) {
+        match old
+            .leader
+            .as_ref()
+            .filter(|old| goes_on(old, &now, candidate))
+        {
             Some(old) => Leader {
                 fencing_token: old.fencing_token.clone(),
                 acquire_time: old.acquire_time.clone(),
@@ -119,19 +123,19 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
         dialect: dialect.map(str::to_owned),
         exclusivity: Some(reading.exclusivity),
         candidates: (0..)
-            .zip(&reading.seats)
-            .map(|(at, seat)| Candidate {
-                client_address: addresses.of(seat),
-                ..candidate(at, seat)
+            .zip(&reading.candidates)
+            .map(|(at, candidate)| Candidate {
+                client_address: addresses.address_of(candidate),
+                ..listed_candidate(at, candidate)
             })
             .map(|candidate| renewed(candidate, leader.as_ref(), old))
             .collect(),
         candidate_count: bounded(reading.candidate_count),
         unmatched_children: bounded(reading.unmatched),
-        last_active: reading.last_active.as_ref().map(|claim| LastActive {
-            identity: claim.identity.text.clone(),
-            address: claim.identity.address.clone(),
-            zxid: claim.token.to_string(),
+        last_active: reading.last_active.as_ref().map(|candidacy| LastActive {
+            identity: candidacy.identity.text.clone(),
+            address: candidacy.identity.address.clone(),
+            zxid: candidacy.token.to_string(),
         }),
         observed_zxid: Some(reading.zxid.to_string()),
         stale_since: None,
@@ -266,17 +270,19 @@ fn bounded_name(name: &str) -> String {
     }
 }
 
-fn leader(seat: &Seat, acknowledged: Option<bool>) -> Leader {
-    let (identity, claim) = facts(seat);
+fn leader(candidate: &RankedCandidate, acknowledged: Option<bool>) -> Leader {
+    let (identity, candidacy) = facts(candidate);
     Leader {
         identity: identity.text,
         identity_source: identity.source,
-        node: bounded_name(&seat.node),
-        session_id: session(seat),
-        acquire_time: claim.and_then(|claim| claim.owned).map(MicroTime),
+        node: bounded_name(&candidate.node),
+        session_id: session(candidate),
+        acquire_time: candidacy
+            .and_then(|candidacy| candidacy.owned)
+            .map(MicroTime),
         address: identity.address,
         epoch: identity.epoch,
-        fencing_token: claim.map(|claim| claim.token.to_string()),
+        fencing_token: candidacy.map(|candidacy| candidacy.token.to_string()),
         acknowledged,
         pod: None,
         client_address: None,
@@ -291,15 +297,15 @@ struct Addresses<'a> {
 }
 
 impl Addresses<'_> {
-    fn of(&self, seat: &Seat) -> Option<String> {
-        let claim = seat.member.claim()?;
-        if claim.identity.source != IdentitySource::Session {
+    fn address_of(&self, candidate: &RankedCandidate) -> Option<String> {
+        let candidacy = candidate.znode.candidacy()?;
+        if candidacy.identity.source != IdentitySource::Session {
             return None;
         }
-        if let Some(address) = self.reading.addresses.get(&claim.session) {
+        if let Some(address) = self.reading.addresses.get(&candidacy.session) {
             return Some(address.to_string());
         }
-        let session = session(seat);
+        let session = session(candidate);
         let leader = self
             .old
             .leader
@@ -315,33 +321,35 @@ impl Addresses<'_> {
     }
 }
 
-fn candidate(position: i32, seat: &Seat) -> Candidate {
-    let (identity, claim) = facts(seat);
+fn listed_candidate(position: i32, candidate: &RankedCandidate) -> Candidate {
+    let (identity, candidacy) = facts(candidate);
     Candidate {
-        node: bounded_name(&seat.node),
+        node: bounded_name(&candidate.node),
         position,
-        sequence: seat.sequence,
+        sequence: candidate.sequence,
         identity: identity.text,
         address: identity.address,
-        session_id: session(seat),
-        create_time: claim.and_then(|claim| claim.created).map(MicroTime),
-        czxid: claim.map(|claim| claim.czxid.to_string()),
+        session_id: session(candidate),
+        create_time: candidacy
+            .and_then(|candidacy| candidacy.created)
+            .map(MicroTime),
+        czxid: candidacy.map(|candidacy| candidacy.czxid.to_string()),
         client_address: None,
     }
 }
 
-fn facts(seat: &Seat) -> (Identity, Option<&Claim>) {
-    match &seat.member {
-        Member::Read(claim) => (claim.identity.clone(), Some(claim)),
-        Member::Hidden => (Identity::of_node(&seat.node), None),
+fn facts(candidate: &RankedCandidate) -> (Identity, Option<&Candidacy>) {
+    match &candidate.znode {
+        CandidateNode::Read(candidacy) => (candidacy.identity.clone(), Some(candidacy)),
+        CandidateNode::Hidden => (Identity::of_node(&candidate.node), None),
     }
 }
 
-/// The session that owns a node, or, if it may not be read, the one that its name tells.
-fn session(seat: &Seat) -> Option<String> {
-    let session = match &seat.member {
-        Member::Read(claim) => Some(claim.session).filter(|session| *session != 0),
-        Member::Hidden => seat.named_session,
+/// The session that owns a node, or, if the node may not be read, the session in its name.
+fn session(candidate: &RankedCandidate) -> Option<String> {
+    let session = match &candidate.znode {
+        CandidateNode::Read(candidacy) => Some(candidacy.session).filter(|session| *session != 0),
+        CandidateNode::Hidden => candidate.named_session,
     };
     session.map(format_session)
 }
@@ -367,14 +375,16 @@ fn same_term(known: &PreviousLeader, leader: &Leader) -> bool {
 /// Whether a leader whose node does not belong to a session goes on leading although its token is
 /// larger now: the same client wrote its node again, or renewed a lease by deleting and creating its
 /// node while the lease ran. Such a term keeps the token that it began with.
-fn goes_on(old: &Leader, leader: &Leader, seat: &Seat) -> bool {
-    let Some(claim) = seat.member.claim() else {
+fn goes_on(old: &Leader, leader: &Leader, candidate: &RankedCandidate) -> bool {
+    let Some(candidacy) = candidate.znode.candidacy() else {
         return false;
     };
     let lasts = old.session_id.is_none() && leader.session_id.is_none();
     let token = number(old.fencing_token.as_deref());
-    let is_same_node = token.is_some_and(|token| claim.czxid <= token && token <= claim.token);
-    let is_renewed = claim.expires.is_some() && token.is_some_and(|token| token <= claim.token);
+    let is_same_node =
+        token.is_some_and(|token| candidacy.czxid <= token && token <= candidacy.token);
+    let is_renewed =
+        candidacy.expires.is_some() && token.is_some_and(|token| token <= candidacy.token);
     lasts
         && old.node == leader.node
         && old.identity == leader.identity

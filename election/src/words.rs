@@ -251,12 +251,12 @@ fn elected(
     decide(ConditionStatus::True, Reason::Elected, &what)
 }
 
-/// Why nobody is shown as the leader although there are candidates.
+/// Why no leader is shown although there are candidates.
 fn undecided(spec: &LeaderElectionSpec, reading: &Reading) -> Option<(Reason, String)> {
     let head = reading
-        .seats
+        .candidates
         .first()
-        .map(|seat| presentable(&seat.node))
+        .map(|candidate| presentable(&candidate.node))
         .unwrap_or_default();
     Some(match &reading.verdict {
         Verdict::Nobody | Verdict::Leader(_) => return None,
@@ -273,8 +273,12 @@ fn undecided(spec: &LeaderElectionSpec, reading: &Reading) -> Option<(Reason, St
             (Reason::AwaitingRegistration, what)
         }
         Verdict::NotActive => {
-            let claim = reading.seats.first().and_then(|seat| seat.member.claim());
-            let expired = claim.and_then(|claim| Some((&claim.identity.text, claim.expires?)));
+            let candidacy = reading
+                .candidates
+                .first()
+                .and_then(|candidate| candidate.znode.candidacy());
+            let expired = candidacy
+                .and_then(|candidacy| Some((&candidacy.identity.text, candidacy.expires?)));
             let what = match expired {
                 Some((identity, end)) => format!("{identity} led until {end}."),
                 None => "No candidate's data says that it leads.".to_owned(),

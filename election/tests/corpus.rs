@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bellwether_api::LeaderElectionSpec;
-use bellwether_api::election::LeaderElectionStatus;
+use bellwether_api::election::{DialectType, LeaderElectionStatus};
 use bellwether_election::{
-    Acknowledgement, Crowd, Member, NodeStat, Place, Registration, Rules, Sight, Snapshot, Where,
-    read_election, status,
+    Acknowledgement, CandidateNode, NodeStat, OtherCandidates, Place, Registration, Rules, Sight,
+    Snapshot, ZnodeLocation, read_election, status,
 };
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -99,7 +99,7 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
         };
         let name = case.spec.path.rsplit('/').next().unwrap();
         return Snapshot::Node {
-            claim: rules.claim(name, &node.stat(), &node.bytes()),
+            candidacy: rules.candidacy(name, &node.stat(), &node.bytes()),
             children: 0,
             zxid: node.stat().newest(),
         };
@@ -109,29 +109,29 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
         .children
         .iter()
         .filter(|node| wanted.contains(&node.name));
-    let members: HashMap<String, Member> = read
+    let members: HashMap<String, CandidateNode> = read
         .map(|node| {
-            let claim = rules.claim(&node.name, &node.stat(), &node.bytes());
-            (node.name.clone(), Member::from(claim))
+            let candidacy = rules.candidacy(&node.name, &node.stat(), &node.bytes());
+            (node.name.clone(), CandidateNode::from(candidacy))
         })
         .collect();
     let registration = rules
         .leader_path()
         .map(|place| match (&case.registration, place) {
             (None, _) => Registration::Absent,
-            (Some(node), Where::Elsewhere(path)) => {
-                let claim = rules.registration(&path, &node.stat(), &node.bytes());
-                Registration::Present(Member::from(claim))
+            (Some(node), ZnodeLocation::Elsewhere(path)) => {
+                let candidacy = rules.registration(&path, &node.stat(), &node.bytes());
+                Registration::Present(CandidateNode::from(candidacy))
             }
-            (Some(_), Where::Child(name)) => panic!("{name} is among the children"),
+            (Some(_), ZnodeLocation::Child(name)) => panic!("{name} is among the children"),
         });
     let acknowledgement = rules.acknowledgement().map(|place| {
         let owner = match place {
-            Where::Child(name) => {
+            ZnodeLocation::Child(name) => {
                 let node = case.children.iter().find(|node| node.name == name);
                 node.map(|node| node.session)
             }
-            Where::Elsewhere(_) => case.acknowledgement,
+            ZnodeLocation::Elsewhere(_) => case.acknowledgement,
         };
         match owner {
             Some(owner) => Acknowledgement::Present { owner },
@@ -142,21 +142,21 @@ fn snapshot(rules: &mut Rules, case: &Case) -> Snapshot {
     let zxid = nodes.map(|node| node.stat().newest()).max().unwrap_or(1);
     Snapshot::Queue {
         children,
-        members,
+        znodes: members,
         acknowledgement,
         registration,
         zxid,
     }
 }
 
-fn crowd(rules: &Rules, case: &Case) -> Crowd {
+fn others(rules: &Rules, case: &Case) -> OtherCandidates {
     let members = case.members.iter();
     let member = |node: &Znode| {
-        let claim = rules.member(&node.name, &node.stat(), &node.bytes());
-        (node.name.clone(), Member::from(claim))
+        let candidacy = rules.member(&node.name, &node.stat(), &node.bytes());
+        (node.name.clone(), CandidateNode::from(candidacy))
     };
-    Crowd {
-        members: members.map(member).collect(),
+    OtherCandidates {
+        znodes: members.map(member).collect(),
         count: case.members.len(),
         zxid: 1,
     }
@@ -173,12 +173,12 @@ fn status_of(case: &Case) -> LeaderElectionStatus {
         reading.add_epoch(epoch.as_deref(), node.stat().newest());
     }
     if rules.members_path().is_some() {
-        reading.add_crowd(&rules, crowd(&rules, case));
+        reading.add_others(&rules, others(&rules, case));
     }
     if let Some(node) = &case.breadcrumb {
         assert!(rules.breadcrumb_path().is_some());
-        let claim = rules.breadcrumb(&node.stat(), &node.bytes());
-        reading.add_breadcrumb(Some(claim), node.stat().newest());
+        let candidacy = rules.breadcrumb(&node.stat(), &node.bytes());
+        reading.add_breadcrumb(Some(candidacy), node.stat().newest());
     }
     reading.expire(now);
     let sight = Sight::Seen(Box::new(reading));
@@ -193,15 +193,56 @@ fn directories() -> Vec<PathBuf> {
     directories
 }
 
+fn case(file: &Path) -> Case {
+    let text = fs::read_to_string(file).unwrap();
+    serde_yaml::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
+}
+
+#[test]
+fn every_dialect_has_a_case() {
+    let files = directories();
+    let files = files.iter().map(|directory| directory.join("znodes.yaml"));
+    let found: Vec<DialectType> = files.map(|file| case(&file).spec.dialect.type_).collect();
+    for dialect in DialectType::ALL {
+        assert!(
+            found.contains(&dialect),
+            "election/tests/corpus/ has no znodes.yaml of the dialect {}",
+            dialect.as_str()
+        );
+    }
+}
+
+/// Each dialect has a line in the table of those whose path is the leader's node, or of those with a queue.
+#[test]
+fn every_dialect_is_documented() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/elections.md");
+    let page = fs::read_to_string(page).unwrap();
+    let (nodes, queues) = page
+        .split_once("Where the children of `path` are candidates")
+        .unwrap();
+    let nodes_of_leaders: Vec<DialectType> = DialectType::of_one_node().collect();
+    for dialect in DialectType::ALL {
+        let (text, line) = match dialect {
+            DialectType::Auto => (queues, "### Auto\n".to_owned()),
+            dialect if nodes_of_leaders.contains(&dialect) => {
+                (nodes, format!("\n| `{}` | ", dialect.as_str()))
+            }
+            dialect => (queues, format!("\n| `{}` | ", dialect.as_str())),
+        };
+        assert!(
+            text.contains(&line),
+            "docs/elections.md has no line {line:?} in the table where it belongs"
+        );
+    }
+}
+
 #[test]
 fn the_status_says_what_the_application_says() {
     let directories = directories();
     assert!(directories.len() >= 50, "only {} cases", directories.len());
     for directory in directories {
         let file = directory.join("znodes.yaml");
-        let text = fs::read_to_string(&file).unwrap();
-        let case: Case = serde_yaml::from_str(&text)
-            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let case = case(&file);
         let status = status_of(&case);
         let leader = status.leader.as_ref().map(|leader| leader.identity.clone());
         assert_eq!(leader, case.leader, "{}", file.display());

@@ -20,7 +20,7 @@ use bellwether_api::ensemble::{
     ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, Storage,
     versions,
 };
-use bellwether_api::{ZooKeeperEnsemble, labels};
+use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
@@ -179,7 +179,22 @@ pub fn validate(
     context: &Context,
 ) -> Result<ValidEnsemble, Vec<Invalid>> {
     let mut problems = Problems(Vec::new());
-    let spec = &ensemble.spec;
+    // Every field is named, so that a new one does not compile before it is checked and handed on.
+    let ZooKeeperEnsembleSpec {
+        replicas,
+        observers,
+        version: wanted_version,
+        image: wanted_image,
+        image_pull_policy,
+        image_pull_secrets,
+        storage,
+        config,
+        jvm,
+        pod,
+        metrics,
+        id_offset,
+        paused,
+    } = &ensemble.spec;
     let name = ensemble.metadata.name.clone().unwrap_or_default();
     if name.len() > MAX_NAME_LENGTH || !is_dns_label(&name) {
         problems.add(
@@ -190,19 +205,19 @@ pub fn validate(
             ),
         );
     }
-    let size = validate_replicas(spec.replicas, &mut problems);
-    let id_offset = spec.id_offset.unwrap_or(0);
-    let observers = spec.observers.as_ref().map_or(0, |o| o.replicas);
+    let size = validate_replicas(*replicas, &mut problems);
+    let observers = observers.as_ref().map_or(0, |o| o.replicas);
     problems.range("spec.observers.replicas", Some(observers), 0, MAX_OBSERVERS);
-    problems.range("spec.idOffset", spec.id_offset, 0, 80);
+    problems.range("spec.idOffset", *id_offset, 0, 80);
+    let id_offset = id_offset.unwrap_or(0);
     let (image, version) = image::check(
-        spec.image.as_deref(),
-        spec.version.as_deref(),
+        wanted_image.as_deref(),
+        wanted_version.as_deref(),
         &mut problems,
     );
-    pod::pull_secrets(&spec.image_pull_secrets, &mut problems);
-    let settings = config::check(&spec.config.clone().unwrap_or_default(), &mut problems);
-    let jvm = spec.jvm.clone().unwrap_or_default();
+    pod::pull_secrets(image_pull_secrets, &mut problems);
+    let settings = config::check(&config.clone().unwrap_or_default(), &mut problems);
+    let jvm = jvm.clone().unwrap_or_default();
     let heap_mib = parse_heap(jvm.heap.as_deref().unwrap_or("512Mi")).unwrap_or_else(|| {
         problems.add(
             "spec.jvm.heap",
@@ -211,16 +226,16 @@ pub fn validate(
         0
     });
     config::options(&jvm.additional_options, &mut problems);
-    let pod = spec.pod.clone().unwrap_or_default();
+    let pod = pod.clone().unwrap_or_default();
     pod::check(&name, &pod, heap_mib, &mut problems);
-    let storage = spec.storage.clone().unwrap_or_default();
-    let log_file = spec.config.as_ref().and_then(|c| c.pre_alloc_size);
+    let storage = storage.clone().unwrap_or_default();
+    let log_file = config.as_ref().and_then(|c| c.pre_alloc_size);
     storage::check(&storage, log_file, &mut problems);
     if !problems.0.is_empty() {
         return Err(problems.0);
     }
     let release = versions::release_of_image(&image)
-        .or(spec.version.as_deref())
+        .or(wanted_version.as_deref())
         .map(str::to_owned);
     Ok(ValidEnsemble {
         release,
@@ -233,8 +248,8 @@ pub fn validate(
         id_offset: u16::try_from(id_offset).unwrap_or(0),
         image,
         version,
-        image_pull_policy: spec.image_pull_policy,
-        image_pull_secrets: spec.image_pull_secrets.clone(),
+        image_pull_policy: *image_pull_policy,
+        image_pull_secrets: image_pull_secrets.clone(),
         storage_size: storage_size(Some(&storage)),
         transaction_log: log_volume(&storage),
         storage_class: storage.storage_class_name,
@@ -243,8 +258,8 @@ pub fn validate(
         heap_mib,
         jvm_options: jvm.additional_options,
         pod,
-        metrics: spec.metrics.is_some_and(|m| m.enabled),
-        paused: spec.paused,
+        metrics: metrics.is_some_and(|m| m.enabled),
+        paused: *paused,
         restart_at: ensemble
             .metadata
             .annotations

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use arbitrary::Arbitrary;
 use bellwether_api::LeaderElectionSpec;
+use bellwether_api::election::recipe::Options;
 use bellwether_api::election::{DialectType, LeaderElectionStatus};
 use bellwether_election::census::{parse_connections, parse_watchers};
 use bellwether_election::{
-    Acknowledgement, MAX_IDENTITY, Member, NodeStat, Place, Registration, Rules, Sight, Snapshot,
-    Where, read_election, status,
+    Acknowledgement, CandidateNode, MAX_IDENTITY, NodeStat, Place, Registration, Rules, Sight,
+    Snapshot, ZnodeLocation, read_election, status,
 };
 use jiff::Timestamp;
 use libfuzzer_sys::fuzz_target;
@@ -90,15 +91,15 @@ const PREFIXES: &[&str] = &[
 fn spec(story: &Story) -> Option<LeaderElectionSpec> {
     let dialect = DialectType::ALL[usize::from(story.dialect) % DialectType::ALL.len()];
     let mut options = json!({ "type": dialect.as_str() });
-    match dialect {
-        DialectType::Sequence => options["sequence"] = json!({ "prefix": story.prefix }),
-        DialectType::SingleJson => options["json"] = json!({ "pointers": ["/a", "/b/0"] }),
-        DialectType::Custom => {
-            options["custom"] = json!({
-                "childPattern": story.pattern.as_deref().unwrap_or("(?P<seq>-?[0-9]+)$"),
-            });
-        }
-        _ => {}
+    if let Some(needed) = dialect.options() {
+        options[needed.field()] = match needed {
+            Options::Sequence => json!({ "prefix": story.prefix }),
+            Options::Json => json!({ "pointers": ["/a", "/b/0"] }),
+            Options::Custom => {
+                let pattern = story.pattern.as_deref().unwrap_or("(?P<seq>-?[0-9]+)$");
+                json!({ "childPattern": pattern })
+            }
+        };
     }
     if let Some(name) = &story.acknowledgement {
         options["acknowledgement"] = json!(name);
@@ -137,28 +138,28 @@ fn snapshot(rules: &mut Rules, znodes: &Znodes) -> Snapshot {
     if rules.place() == Place::Node {
         let stat = znodes.node.stat();
         return Snapshot::Node {
-            claim: rules.claim("election", &stat, &znodes.node.data),
+            candidacy: rules.candidacy("election", &stat, &znodes.node.data),
             children: stat.children,
             zxid: stat.newest(),
         };
     }
-    let member = |name: &String| {
+    let read = |name: &String| {
         Some(match nodes.get(name)? {
-            Some(node) => Member::from(rules.claim(name, &node.stat(), &node.data)),
-            None => Member::Hidden,
+            Some(node) => CandidateNode::from(rules.candidacy(name, &node.stat(), &node.data)),
+            None => CandidateNode::Hidden,
         })
     };
     let wanted = rules.wanted(&children);
-    let members = wanted
+    let read = wanted
         .into_iter()
-        .filter_map(|n| Some((n.clone(), member(&n)?)))
+        .filter_map(|n| Some((n.clone(), read(&n)?)))
         .collect();
     let registration = rules
         .leader_path()
         .map(|place| match (&znodes.registration, place) {
-            (Some(node), Where::Elsewhere(path)) => {
-                let claim = rules.registration(&path, &node.stat(), &node.data);
-                Registration::Present(Member::from(claim))
+            (Some(node), ZnodeLocation::Elsewhere(path)) => {
+                let candidacy = rules.registration(&path, &node.stat(), &node.data);
+                Registration::Present(CandidateNode::from(candidacy))
             }
             _ => Registration::Absent,
         });
@@ -168,7 +169,7 @@ fn snapshot(rules: &mut Rules, znodes: &Znodes) -> Snapshot {
     });
     Snapshot::Queue {
         children,
-        members,
+        znodes: read,
         acknowledgement,
         registration,
         zxid: znodes.node.czxid,

@@ -60,8 +60,8 @@ impl Rule {
         })
     }
 
-    /// Evaluates the rule: `Ok(None)` if it holds, the sentence if it does not, and an error when it
-    /// cannot be told.
+    /// Evaluates the rule: `Ok(None)` if it holds, its message if it does not, and an error if it
+    /// cannot be evaluated.
     fn evaluate(&self, self_: &Value, old: Option<&Value>) -> Result<Option<String>, String> {
         let context = context(self_, old)?;
         let fail = |error: ExecutionError| {
@@ -289,7 +289,7 @@ impl Run {
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     if let Some(below) = &schema.items {
-                        // Items of a list without keys cannot be told apart.
+                        // Items of a list without keys cannot be matched with each other.
                         self.walk(below, item, None, &path.item(index), &at.field("[]"));
                     }
                 }
@@ -322,7 +322,7 @@ impl Run {
                 .fold(path.clone(), |path, name| path.field(name)),
             // The object itself is named by no field; what its rules speak of is its name.
             None if path.0.is_empty() && !rule.text.contains("self.spec") => {
-                Path::of("metadata.name")
+                Path::parse("metadata.name")
             }
             None => path.clone(),
         };

@@ -1,4 +1,4 @@
-//! Manifests of `ZooKeeperEnsemble` and `LeaderElection`, checked before anybody applies them.
+//! Manifests of `ZooKeeperEnsemble` and `LeaderElection`, checked before they are applied.
 //!
 //! ```text
 //! text --yaml--> nodes with line and column --+

@@ -1,4 +1,4 @@
-//! What the API server takes and the operator does not: told here before it is told in a status.
+//! What the API server accepts and the operator rejects: reported here before a status reports it.
 
 use std::sync::Arc;
 
@@ -14,13 +14,13 @@ use crate::path::Path;
 /// What the operator refuses or warns of in an object of this kind.
 pub(crate) fn check(kind: &str, object: &Value) -> Vec<Problem> {
     match kind {
-        "ZooKeeperEnsemble" => read(object).map_or_else(|p| vec![p], |e| ensemble(&e)),
-        "LeaderElection" => read(object).map_or_else(|p| vec![p], |e| election(&e)),
+        "ZooKeeperEnsemble" => deserialize(object).map_or_else(|p| vec![p], |e| ensemble(&e)),
+        "LeaderElection" => deserialize(object).map_or_else(|p| vec![p], |e| election(&e)),
         _ => Vec::new(),
     }
 }
 
-fn read<K: serde::de::DeserializeOwned>(object: &Value) -> Result<K, Problem> {
+fn deserialize<K: serde::de::DeserializeOwned>(object: &Value) -> Result<K, Problem> {
     serde_json::from_value(object.clone()).map_err(|error| {
         let path = Path::root().field("spec");
         Problem::error(
@@ -54,13 +54,13 @@ fn ensemble(ensemble: &ZooKeeperEnsemble) -> Vec<Problem> {
             };
             let warning = |text| Problem {
                 severity: Severity::Warning,
-                ..Problem::error(Source::Operator, Path::of(field), text)
+                ..Problem::error(Source::Operator, Path::parse(field), text)
             };
             let config = ensemble.spec.config.iter();
             let keys = config.flat_map(|c| c.additional.keys());
             let not_read = keys.filter_map(|key| {
                 let read = settings::read_instead(key)?;
-                let path = Path::of("spec.config.additional").field(key);
+                let path = Path::parse("spec.config.additional").field(key);
                 let text = format!(
                     "ZooKeeper's documentation has this key, but its servers read {read} and ignore this one"
                 );

@@ -38,7 +38,7 @@ impl Path {
     }
 
     /// A field by its names, separated by dots.
-    pub(crate) fn of(dotted: &str) -> Self {
+    pub(crate) fn parse(dotted: &str) -> Self {
         dotted
             .split('.')
             .fold(Self::root(), |path, name| path.field(name))

@@ -15,7 +15,7 @@ impl Opaque for Size {
 }
 
 impl Size {
-    /// Reads a size as `resource.Quantity` writes it; `None` if it is none. What is too large for the
+    /// Reads a size as `resource.Quantity` writes it; `None` if the text is not a size. What is too large for the
     /// type is the largest, as in Kubernetes.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.strip_prefix('-') {

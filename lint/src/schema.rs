@@ -68,7 +68,7 @@ pub(crate) struct Schema {
     /// What every value of a map with free keys may be.
     pub(crate) additional: Option<Box<Schema>>,
     pub(crate) items: Option<Box<Schema>>,
-    /// The fields that tell one item of a list from another.
+    /// The fields that distinguish the items of a list.
     pub(crate) list_keys: Vec<String>,
     pub(crate) rules: Vec<Rule>,
 }

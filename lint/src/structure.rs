@@ -17,7 +17,7 @@ pub(crate) fn check(schema: &Schema, object: &Node, problems: &mut Vec<Problem>)
     walk(schema, object, Walk { problems, strict })
 }
 
-/// As [`check`], but what the schema does not know is dropped and not told.
+/// As [`check`], but fields that the schema does not know are dropped without a finding.
 pub(crate) fn prune(schema: &Schema, object: &Node, problems: &mut Vec<Problem>) -> Value {
     let strict = false;
     walk(schema, object, Walk { problems, strict })
@@ -162,7 +162,7 @@ impl Walk<'_> {
                 }
                 continue;
             }
-            // Of two, the last counts, and the first was told.
+            // Of two, the last counts; the first has its finding already.
             if node
                 .get(&entry.key)
                 .is_some_and(|last| !std::ptr::eq(last, &raw const entry.value))

@@ -8,8 +8,8 @@ use crate::yaml::Node;
 
 /// The objects that stand in the way of others, with what is wrong.
 ///
-/// The Service of an election that has the name of an ensemble's own Service is not written: an object that
-/// belongs to somebody else is never touched, and the election says so in its status.
+/// The Service of an election that has the name of an ensemble's own Service is not written: the
+/// operator does not touch an object that is not the election's, and reports that in the status.
 pub(crate) fn check<'n>(objects: &[&'n Node]) -> Vec<(&'n Node, Problem)> {
     let named = |object: &Node, key: &str| {
         let metadata = object.get("metadata")?;
@@ -40,7 +40,7 @@ pub(crate) fn check<'n>(objects: &[&'n Node]) -> Vec<(&'n Node, Problem)> {
                     "the Service {service} is one of the ensemble {name}, and is not touched: choose another \
                      name for the Service of the election"
                 );
-                let path = Path::of("spec.projections.service.name");
+                let path = Path::parse("spec.projections.service.name");
                 found.push((election, Problem::error(Source::Operator, path, text)));
             }
         }

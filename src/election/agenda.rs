@@ -10,8 +10,7 @@ use super::Key;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) at: Instant,
-    /// Whether it shows another leader. Of what is due such goes first: a queue whose end is a moment
-    /// old misleads nobody.
+    /// Whether it shows another leader. Such a write goes first: a queue may be shown a moment late.
     pub(super) urgent: bool,
 }
 
@@ -24,14 +23,14 @@ pub(super) struct Agenda {
 
 impl Agenda {
     pub(super) fn insert(&mut self, due: Due, key: Key) {
-        self.of(due).insert((due.at, key));
+        self.queue(due).insert((due.at, key));
     }
 
     pub(super) fn remove(&mut self, due: Due, key: Key) {
-        self.of(due).remove(&(due.at, key));
+        self.queue(due).remove(&(due.at, key));
     }
 
-    fn of(&mut self, due: Due) -> &mut BTreeSet<(Instant, Key)> {
+    fn queue(&mut self, due: Due) -> &mut BTreeSet<(Instant, Key)> {
         match due.urgent {
             true => &mut self.urgent,
             false => &mut self.other,

@@ -39,7 +39,7 @@ struct Known {
     addresses: HashMap<i64, IpAddr>,
     /// Without the sessions of mirrors.
     watchers: HashMap<String, Vec<i64>>,
-    /// Whether every member told who watches what.
+    /// Whether every member reported its watches.
     all_told: bool,
 }
 
@@ -77,7 +77,7 @@ impl Census {
         current.then(|| waiting.filter(|session| **session != owner).count())
     }
 
-    /// Asks the members, unless somebody did after `since`.
+    /// Asks the members, unless they were asked after `since`.
     pub(super) async fn take(&self, since: Instant) {
         let _asking = self.asking.lock().await;
         let last = self.known.lock().unwrap_or_else(PoisonError::into_inner).at;

@@ -15,7 +15,7 @@ use zookeeper_client::{Connector, SaslOptions};
 
 use super::target::Target;
 
-/// Why a session cannot be opened before somebody changes a Secret or the operator's rights.
+/// Why a session cannot be opened until a Secret or the operator's rights change.
 #[derive(Debug, Error)]
 pub(super) enum CredentialsError {
     #[error("There is no Secret {namespace}/{name}.")]

@@ -65,7 +65,7 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
             note,
         ));
     }
-    // Told once, and again only if another reason comes.
+    // Published once, and again only for another reason.
     if let Some(failed) = failed_projection(new)
         && old.and_then(failed_projection).map(|old| &old.reason) != Some(&failed.reason)
     {

@@ -1,8 +1,8 @@
-//! Tasks that are run again when they break off.
+//! Tasks that run again after a panic.
 //!
-//! What one election or one server makes of a task must not end the others, so a mirror or the keeper of
-//! a session that panics is told of and run again. Parts that all elections share are not: when one of
-//! them ends, the operator does, and starts afresh.
+//! One election or one server must not end the others, so a mirror or the keeper of a session that panics
+//! is logged and run again. Parts that all elections share are not: when one of them ends, the operator
+//! ends, and Kubernetes restarts it.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tracing::error;
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Runs a task until it ends by itself. When it panics, that is told, and after a pause it is run again; the
+/// Runs a task until it ends by itself. When it panics, that is logged, and after a pause it runs again; the
 /// first pause is this long.
 pub(super) async fn kept(
     what: &str,

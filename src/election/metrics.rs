@@ -58,7 +58,9 @@ impl Outcome {
 
 impl Condition {
     /// Only words of this version are labels: what an object carries may be anything.
-    fn of(condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition) -> Option<Self> {
+    fn from_api(
+        condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition,
+    ) -> Option<Self> {
         let mut types = ConditionType::ALL.iter().map(|type_| type_.as_str());
         let mut reasons = Reason::ALL.iter().map(|reason| reason.as_str());
         Some(Self {
@@ -156,7 +158,7 @@ impl Metrics {
         self.conditions.get_or_create(&condition).inc();
     }
 
-    pub(super) fn read(&self, outcome: &Outcome) {
+    pub(super) fn count_read(&self, outcome: &Outcome) {
         self.reads.get_or_create(outcome).inc();
     }
 
@@ -172,7 +174,7 @@ impl Metrics {
     ) {
         let known = |status: Option<&LeaderElectionStatus>| -> Vec<Condition> {
             let conditions = status.into_iter().flat_map(|status| &status.conditions);
-            conditions.filter_map(Condition::of).collect()
+            conditions.filter_map(Condition::from_api).collect()
         };
         let (old, new) = (known(old), known(new));
         // Most statuses differ in something else.

@@ -29,17 +29,17 @@ use super::noticed::Noticed;
 use super::read::{Confirmed, Confirmer, MAX_CHILDREN, ReadError, Reader};
 use super::session::Link;
 use super::sighting::Sighting;
-use super::writer::{Note, Seen};
+use super::writer::{Seen, WriterInput};
 
-/// How long a lost connection is not told: while an ensemble rolls, clients move to another member
+/// How long a lost connection is not reported: while an ensemble rolls, clients move to another member
 /// within this time, and the read that follows shows whatever was missed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// After this time everything is read again, although no watch fired.
 const RESYNC: Duration = Duration::from_secs(300);
 
-/// The same while the path does not exist: ZooKeeper does not tell those who may not read a node
-/// that it was created, so an election with a closed ACL would begin unnoticed.
+/// The same while the path does not exist: no watch fires for a client that may not read the node that is
+/// created, so an election with a closed ACL would begin unnoticed.
 const RESYNC_MISSING: Duration = Duration::from_secs(60);
 
 /// How soon a read that the ACL forbids is tried again: a change of an ACL fires no watch.
@@ -48,7 +48,7 @@ const NO_AUTH_RETRY: Duration = Duration::from_secs(15);
 /// How soon a path that has too many children is looked at again.
 const TOO_MANY_RETRY: Duration = Duration::from_secs(60);
 
-/// How often in a row a read may fail before that is told.
+/// How often in a row a read may fail before that is reported.
 const SILENT_FAILURES: u32 = 2;
 
 /// How long to wait before the members are asked of their clients, once and, for a client that is just
@@ -75,13 +75,13 @@ pub(super) struct Mirror {
     pub(super) spec: Arc<LeaderElectionSpec>,
     /// The dialect that was detected before, if the spec leaves it open.
     pub(super) detected: Option<String>,
-    /// The newest transaction that was told, at first the one that the status reflects.
+    /// The newest transaction that was reported, at first the one that the status reflects.
     pub(super) newest: i64,
     /// What the members say of their clients, if Bellwether runs the ensemble.
     pub(super) census: Option<Census>,
     /// When the leader was last read.
     pub(super) sighting: Sighting,
-    pub(super) notes: mpsc::Sender<Note>,
+    pub(super) notes: mpsc::Sender<WriterInput>,
     pub(super) metrics: Metrics,
 }
 
@@ -123,7 +123,7 @@ impl Mirror {
         }
     }
 
-    /// Tells that the spec cannot be followed. Another spec makes another mirror.
+    /// Reports that the spec cannot be followed. Another spec makes another mirror.
     async fn refuse(&self, detail: String) {
         warn!(election = %self.key, detail, "the spec cannot be followed");
         let blindness = Blindness {
@@ -177,7 +177,7 @@ impl Mirror {
         std::future::pending().await
     }
 
-    /// Reads whenever a watch fired, and tells what it sees.
+    /// Reads whenever a watch fired, and reports what it sees.
     async fn follow(&mut self, client: Arc<Client>, reads: Arc<Semaphore>, rules: &mut Rules) {
         let mut reader = Reader::new(client, reads);
         let mut failures = Failures::default();
@@ -190,14 +190,14 @@ impl Mirror {
             // What runs for a moment only is boxed: there are thousands of mirrors, and most wait.
             match Box::pin(reader.read(rules).instrument(noticed.reading())).await {
                 Ok(mut reading) => {
-                    self.metrics.read(&Outcome::OK);
+                    self.metrics.count_read(&Outcome::OK);
                     reading.expire(Timestamp::now());
                     if reading.zxid < self.newest && older < OLDER_READS {
                         older += 1;
                         debug!(election = %self.key, zxid = reading.zxid, "an older state");
                         reader.forget();
                         sleep(OLDER_PAUSE).await;
-                        // If it fails, so does the read, and that is told.
+                        // If it fails, so does the read, and that is reported.
                         let _ = Box::pin(reader.sync(&self.spec.path)).await;
                         continue;
                     }
@@ -219,10 +219,10 @@ impl Mirror {
                     }
                     let confirming = believed
                         .filter(|_| reading.leader().is_some())
-                        .map(|period| (period / 3, Confirmed::of(rules, &reading)));
+                        .map(|period| (period / 3, Confirmed::of_leader(rules, &reading)));
                     let resync = self.resync(&reading);
                     let open = self.census.clone().and_then(|census| {
-                        let open = Open::of(&reading, rules.place(), census)?;
+                        let open = Open::from_reading(&reading, rules.place(), census)?;
                         reading.addresses = open.addresses();
                         Some((open, reading.clone()))
                     });
@@ -249,7 +249,7 @@ impl Mirror {
                     };
                 }
                 Err(error) => {
-                    self.metrics.read(&Outcome::FAILED);
+                    self.metrics.count_read(&Outcome::FAILED);
                     let pause = Box::pin(self.tell_failure(&error, &mut failures)).await;
                     sleep(pause).await;
                     reader.forget();
@@ -259,8 +259,7 @@ impl Mirror {
         }
     }
 
-    /// Tells a reading again when the members have said what it takes from their lists. Does not
-    /// return.
+    /// Sends a reading again once the members have reported what it needs from their lists. Does not return.
     async fn complete(&self, open: Open, mut reading: Box<Reading>) {
         for pause in CENSUS_PAUSES {
             if open.is_answered_by(&reading) {
@@ -281,8 +280,8 @@ impl Mirror {
         std::future::pending().await
     }
 
-    /// Reads the leader again and again, and tells each time that it leads. Returns when it does not, or
-    /// when that cannot be read.
+    /// Reads the leader periodically, and reports each time that it leads. Returns when it does not lead any
+    /// more, or cannot be read.
     async fn confirm(&self, confirmer: Confirmer, leader: Option<Confirmed>, period: Duration) {
         loop {
             sleep(period).await;
@@ -291,7 +290,10 @@ impl Mirror {
             match confirmer.confirm(leader).await {
                 Ok(true) => {
                     self.sighting.renew(asked);
-                    let _ = self.notes.send(Note::Confirmed(self.key.clone())).await;
+                    let _ = self
+                        .notes
+                        .send(WriterInput::Confirmed(self.key.clone()))
+                        .await;
                 }
                 Ok(false) => {
                     info!(election = %self.key, "the leader changed without an event");
@@ -305,8 +307,8 @@ impl Mirror {
         }
     }
 
-    /// Tells that a read failed, unless it is likely to succeed at once or the session's keeper
-    /// tells it. Returns how long to wait before the next read.
+    /// Reports that a read failed, unless it is likely to succeed at once or the session's keeper reports
+    /// it. Returns how long to wait before the next read.
     async fn tell_failure(&self, error: &ReadError, failures: &mut Failures) -> Duration {
         let since = *failures.since.get_or_insert_with(Timestamp::now);
         failures.count += 1;
@@ -359,7 +361,7 @@ impl Mirror {
         });
         async move {
             // Without a writer the whole mirror is about to end.
-            let _ = self.notes.send(Note::Seen(seen)).await;
+            let _ = self.notes.send(WriterInput::Seen(seen)).await;
         }
     }
 
@@ -400,12 +402,12 @@ struct Open {
 
 impl Open {
     /// What the members have to be asked about a reading, if anything.
-    fn of(reading: &Reading, place: Place, census: Census) -> Option<Self> {
+    fn from_reading(reading: &Reading, place: Place, census: Census) -> Option<Self> {
         let anonymous = reading.anonymous();
         let owner = reading
             .leader()
-            .and_then(|seat| seat.member.claim())
-            .map(|claim| claim.session)
+            .and_then(|candidate| candidate.znode.candidacy())
+            .map(|candidacy| candidacy.session)
             .filter(|_| place == Place::Node);
         let open = !anonymous.is_empty() || owner.is_some();
         open.then_some(Self {

@@ -13,13 +13,13 @@ use crate::traces::SPANS;
 #[derive(Clone, Debug)]
 pub(super) struct Noticed {
     at: Instant,
-    /// `None` if nobody takes spans. Boxed, since thousands of mirrors and entries hold one of these.
+    /// `None` if spans are not exported. Boxed, since thousands of mirrors and entries hold one of these.
     span: Option<Box<Span>>,
 }
 
 impl Noticed {
-    /// Something that no event told: a session that is up, or the time to read everything again. It has no
-    /// trace, since it rarely leads to anything and thousands of elections may do it at once.
+    /// A reading without an event: a session connected, or it is time to read everything again. It has no
+    /// trace, since it rarely finds a change and thousands of elections may start one at once.
     pub(super) fn now() -> Self {
         Self {
             at: Instant::now(),

@@ -1,4 +1,4 @@
-//! Keeps Leases, Services and labels of pods as elections say.
+//! Keeps Leases, Services and labels of pods in line with elections.
 //!
 //! One task knows the statuses, the pods and what exists, and starts one [`job`] at a time for each
 //! election for which something may have to be done. Nothing is done without the operator's lease, and
@@ -8,9 +8,9 @@
 mod entry;
 mod feed;
 mod job;
+mod pod_watches;
 mod requests;
-mod roster;
-mod traces;
+mod store;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::lease::Held;
 use bellwether_api::LeaderElection;
 use bellwether_api::election::Reason;
-use bellwether_election::projection::{Cast, Subject};
+use bellwether_election::projection::{CandidatePods, Subject};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -29,23 +29,23 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{Instrument as _, Span, info, warn};
 
-use self::entry::{About, Entry};
-use self::feed::Fact;
-use self::job::{Done, Job, Objects};
-use self::requests::Tools;
-use self::roster::Rosters;
-use self::traces::Traces;
+use self::entry::{Entry, JobContext};
+use self::feed::Observation;
+use self::job::{Job, JobResult, Objects};
+use self::pod_watches::PodWatches;
+use self::requests::ProjectionClient;
+use self::store::ProjectionStore;
 use super::metrics::Metrics;
 use super::registry::Task;
 use super::sighting::Sighting;
-use super::writer::{Note, View, key_of};
+use super::writer::{ElectionUpdate, WriterInput, key_of};
 use super::{Key, Scope};
 
 /// How many elections may be worked on at the same time.
 const CONCURRENT_JOBS: usize = 16;
 
-/// How many facts may wait.
-const FACTS: usize = 256;
+/// How many observations may wait.
+const OBSERVATIONS: usize = 256;
 
 /// How long to wait after a failure, times the number of failures in a row, up to a limit.
 const FAILURE_PAUSE: Duration = Duration::from_secs(2);
@@ -62,30 +62,30 @@ enum End {
     Election {
         key: Key,
         uid: String,
-        /// What the job was about; `None` if nothing is to be told.
-        about: Option<Box<About>>,
-        done: Box<Done>,
+        /// What the job was started from; `None` if there is nothing to report.
+        context: Option<Box<JobContext>>,
+        done: Box<JobResult>,
     },
     Release {
         namespace: String,
         uid: String,
-        done: Box<Done>,
+        done: Box<JobResult>,
     },
 }
 
 /// The projector.
 pub(super) struct Projector {
-    tools: Tools,
+    client: ProjectionClient,
     scope: Scope,
-    notes: mpsc::Sender<Note>,
-    facts: mpsc::Sender<Fact>,
-    facts_inbox: mpsc::Receiver<Fact>,
+    notes: mpsc::Sender<WriterInput>,
+    observations: mpsc::Sender<Observation>,
+    inbox: mpsc::Receiver<Observation>,
     /// All elections, by uid.
     elections: HashMap<String, Arc<LeaderElection>>,
     /// Those that are projected to something, or were.
     entries: HashMap<Key, Box<Entry>>,
-    rosters: Rosters,
-    traces: Traces,
+    pod_watches: PodWatches,
+    store: ProjectionStore,
     /// The watches of what exists; none before the lease is held.
     watches: Vec<Task>,
     agenda: BTreeSet<(Instant, Key)>,
@@ -97,33 +97,33 @@ impl Projector {
         client: Client,
         scope: Scope,
         lease: Held,
-        notes: mpsc::Sender<Note>,
+        notes: mpsc::Sender<WriterInput>,
         metrics: Metrics,
     ) -> Self {
-        let (facts, facts_inbox) = mpsc::channel(FACTS);
+        let (observations, inbox) = mpsc::channel(OBSERVATIONS);
         Self {
-            tools: Tools {
-                client,
+            client: ProjectionClient {
+                kube: client,
                 lease,
                 metrics,
             },
             scope,
             notes,
-            facts,
-            facts_inbox,
+            observations,
+            inbox,
             elections: HashMap::new(),
             entries: HashMap::new(),
-            rosters: Rosters::default(),
-            traces: Traces::default(),
+            pod_watches: PodWatches::default(),
+            store: ProjectionStore::default(),
             watches: Vec::new(),
             agenda: BTreeSet::new(),
             jobs: FuturesUnordered::new(),
         }
     }
 
-    /// Works until nobody can tell anything any more, or one of the watches ends.
-    pub(super) async fn run(mut self, mut views: mpsc::UnboundedReceiver<View>) {
-        let mut lease = self.tools.lease.clone();
+    /// Runs until the writer drops its sender, or one of the watches ends.
+    pub(super) async fn run(mut self, mut views: mpsc::UnboundedReceiver<ElectionUpdate>) {
+        let mut lease = self.client.lease.clone();
         let mut lease_watched = true;
         let mut sweep = interval(SWEEP);
         sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -135,11 +135,11 @@ impl Projector {
                     Some(view) => self.take(view),
                     None => return,
                 },
-                Some(fact) = self.facts_inbox.recv() => self.learn(fact),
+                Some(observation) = self.inbox.recv() => self.observe(observation),
                 Some(end) = self.jobs.next() => self.finish(end).await,
                 changed = lease.changed(), if lease_watched => lease_watched = changed.is_ok(),
                 _ = sweep.tick() => {
-                    if self.watches.iter().any(Task::is_over) || self.rosters.is_over() {
+                    if self.watches.iter().any(Task::is_over) || self.pod_watches.is_over() {
                         warn!("a watch of what elections are projected to ended");
                         return;
                     }
@@ -152,14 +152,15 @@ impl Projector {
     }
 
     fn holds_lease(&self) -> bool {
-        self.tools.lease.is_held()
+        self.client.lease.is_held()
     }
 
     /// Starts the watches as soon as the lease is held.
     fn begin(&mut self) {
         if self.watches.is_empty() && self.holds_lease() {
-            self.watches = feed::projected(&self.tools.client, &self.scope, &self.facts);
-            self.rosters.begin(&self.tools.client, &self.facts);
+            self.watches = feed::projected(&self.client.kube, &self.scope, &self.observations);
+            self.pod_watches
+                .begin(&self.client.kube, &self.observations);
         }
     }
 
@@ -171,9 +172,9 @@ impl Projector {
         self.agenda.first().map(|(due, _)| *due)
     }
 
-    fn take(&mut self, view: View) {
+    fn take(&mut self, view: ElectionUpdate) {
         match view {
-            View::Election {
+            ElectionUpdate::Election {
                 object,
                 status,
                 sighting,
@@ -210,16 +211,16 @@ impl Projector {
                 entry.sighting = sighting;
                 entry.owned = owned;
                 entry.noticed = entry.noticed.take().or(noticed);
-                let roster = match &entry.roster {
-                    Some(Ok(roster)) => Some(roster),
+                let pod_watch = match &entry.pod_watch {
+                    Some(Ok(pod_watch)) => Some(pod_watch),
                     _ => None,
                 };
-                self.rosters
-                    .assign(&key, roster, &self.tools.client, &self.facts);
+                self.pod_watches
+                    .assign(&key, pod_watch, &self.client.kube, &self.observations);
                 self.schedule(&key, Instant::now());
             }
-            View::Confirmed(key) => self.schedule(&key, Instant::now()),
-            View::Gone { key, uid } => {
+            ElectionUpdate::Confirmed(key) => self.schedule(&key, Instant::now()),
+            ElectionUpdate::Gone { key, uid } => {
                 self.elections.remove(&uid);
                 self.forget(&key);
                 self.sweep();
@@ -229,7 +230,7 @@ impl Projector {
 
     /// Whether there is anything to do for an election: most are projected to nothing.
     fn concerns(&self, uid: &str, object: &LeaderElection) -> bool {
-        object.spec.projections.is_some() || self.traces.has(uid)
+        object.spec.projections.is_some() || self.store.has(uid)
     }
 
     fn forget(&mut self, key: &Key) {
@@ -237,28 +238,30 @@ impl Projector {
             if let Some(due) = entry.due {
                 self.agenda.remove(&(due, key.clone()));
             }
-            self.rosters
-                .assign(key, None, &self.tools.client, &self.facts);
+            self.pod_watches
+                .assign(key, None, &self.client.kube, &self.observations);
         }
     }
 
-    fn learn(&mut self, fact: Fact) {
+    fn observe(&mut self, observation: Observation) {
         let now = Instant::now();
-        let (changed, at) = match fact {
-            Fact::Pod(roster, news) => (self.rosters.learn(roster, news), now + GATHER),
-            Fact::Labelled(news) => {
-                let known = self.traces.labels_known();
-                let changed = self.traces.learn_labelled(news);
+        let (changed, at) = match observation {
+            Observation::Pod(pod_watch, event) => {
+                (self.pod_watches.observe(pod_watch, event), now + GATHER)
+            }
+            Observation::LabelledPod(event) => {
+                let known = self.store.labels_known();
+                let changed = self.store.observe_labelled_pod(event);
                 let mut changed = self.keys(changed);
-                if !known && self.traces.labels_known() {
-                    // Whoever labels pods had to wait for this.
+                if !known && self.store.labels_known() {
+                    // Elections that label pods had to wait for this.
                     let waiting = self.entries.iter().filter(|(_, entry)| entry.labels_pods());
                     changed.extend(waiting.map(|(key, _)| key.clone()));
                 }
                 (changed, now)
             }
-            Fact::Owned(kind, news) => {
-                let changed = self.traces.learn_owned(kind, news);
+            Observation::OwnedObject(kind, event) => {
+                let changed = self.store.observe_owned_object(kind, event);
                 let (gone, changed): (Vec<_>, Vec<_>) =
                     changed.into_iter().partition(|(_, gone)| *gone);
                 let gone = self.keys(gone.into_iter().map(|(uid, _)| uid));
@@ -328,64 +331,64 @@ impl Projector {
         let uid = entry.object.uid().unwrap_or_default();
         let projections = entry.object.spec.projections.as_ref();
         // What labels pods carry is not known before they were listed.
-        let labels_known = self.traces.labels_known();
-        let marks = self.traces.marks(&uid);
-        let owned = self.traces.owned(&uid);
-        if projections.is_none() && marks.is_empty() && owned.is_empty() {
+        let labels_known = self.store.labels_known();
+        let applied_labels = self.store.applied_labels(&uid);
+        let owned = self.store.owned(&uid);
+        if projections.is_none() && applied_labels.is_empty() && owned.is_empty() {
             self.forget(&key);
             return;
         }
-        self.traces.outdate(&uid, &mut entry.objects);
+        self.store.outdate(&uid, &mut entry.objects);
         let subject = entry.subject(Instant::now());
         let read = entry.sighting.as_ref().map(Sighting::time);
         let needs_pods = projections.is_some_and(|projections| projections.need_pods());
-        let people = match (&subject, needs_pods) {
-            (Some(subject), true) => entry.cast(subject, &self.rosters),
+        let pods = match (&subject, needs_pods) {
+            (Some(subject), true) => entry.candidate_pods(subject, &self.pod_watches),
             _ => None,
         };
-        // Without knowing the pods and their labels nothing is said about them.
-        let complete = match &people {
+        // Conditions about pods wait until the pods and their labels are known.
+        let complete = match &pods {
             None => !needs_pods,
             Some(Err(_)) => true,
             Some(Ok(_)) => labels_known || !entry.labels_pods(),
         };
         let stale = subject.as_ref().is_none_or(Subject::is_stale);
-        let mut cast = match &people {
-            Some(Ok(cast)) => Some(cast.clone()),
-            // No pod can be told before the spec changes, and the leader may be another by then.
+        let mut candidate_pods = match &pods {
+            Some(Ok(candidate_pods)) => Some(candidate_pods.clone()),
+            // The pod stays unknown until the spec changes, and the leader may change before that.
             Some(Err(failure)) if failure.reason == Reason::PatternInvalid && !stale => {
-                Some(Cast::nobody())
+                Some(CandidatePods::nobody())
             }
             _ => None,
         };
-        if !labels_known && let Some(cast) = &mut cast {
-            cast.roles = None;
+        if !labels_known && let Some(candidate_pods) = &mut candidate_pods {
+            candidate_pods.roles = None;
         }
         let job = Job {
             object: entry.object.clone(),
             subject: subject.clone(),
             read: read.unwrap_or_else(Timestamp::now),
-            cast,
-            marks,
+            candidate_pods,
+            applied_labels,
             owned,
             objects: entry.objects.clone(),
         };
-        let about = subject
+        let context = subject
             .filter(|_| complete)
-            .map(|subject| Box::new(About { subject, people }));
+            .map(|subject| Box::new(JobContext { subject, pods }));
         entry.running = true;
         entry.again = false;
         let span = entry.noticed.as_ref().map(|noticed| noticed.projecting());
         let span = span.unwrap_or_else(Span::none);
-        let tools = self.tools.clone();
+        let client = self.client.clone();
         self.jobs.push(Box::pin(async move {
-            let done = Box::new(tools.run(job).instrument(span.clone()).await);
+            let done = Box::new(client.run(job).instrument(span.clone()).await);
             span.record("bellwether.writes", done.writes);
             span.record("bellwether.failures", done.failures.len());
             End::Election {
                 key,
                 uid,
-                about,
+                context,
                 done,
             }
         }));
@@ -398,19 +401,19 @@ impl Projector {
                 uid,
                 done,
             } => {
-                self.traces.released(&uid);
-                self.learn_done(&namespace, *done);
+                self.store.released(&uid);
+                self.store_result(&namespace, *done);
             }
             End::Election {
                 key,
                 uid,
-                about,
+                context,
                 mut done,
             } => {
                 let objects = std::mem::take(&mut done.objects);
                 let failures = std::mem::take(&mut done.failures);
                 let writes = done.writes;
-                self.learn_done(&key.namespace, *done);
+                self.store_result(&key.namespace, *done);
                 let entry = self.entries.get_mut(&key);
                 let Some(entry) = entry.filter(|entry| entry.object.uid().as_deref() == Some(&uid))
                 else {
@@ -429,21 +432,24 @@ impl Projector {
                 if failures.is_empty() {
                     entry.failures = 0;
                     if let (Some(noticed), true) = (entry.noticed.take(), writes > 0) {
-                        self.tools.metrics.projection_took(noticed.elapsed());
+                        self.client.metrics.projection_took(noticed.elapsed());
                     }
                 } else {
                     entry.failures = entry.failures.saturating_add(1);
                     let pause = (FAILURE_PAUSE * entry.failures).min(MAX_FAILURE_PAUSE);
                     next = Some(next.map_or(now + pause, |next| next.min(now + pause)));
                 }
-                if entry.again || self.traces.is_outdated(&uid, &entry.objects) {
+                if entry.again || self.store.is_outdated(&uid, &entry.objects) {
                     next = Some(now);
                 }
-                if let Some(about) = about {
-                    let told = entry.tell(&key, &about, &failures);
+                if let Some(context) = context {
+                    let told = entry.tell(&key, &context, &failures);
                     if let Some(told) = told {
                         // Without a writer the whole mirror is about to end.
-                        let _ = self.notes.send(Note::Projected(Box::new(told))).await;
+                        let _ = self
+                            .notes
+                            .send(WriterInput::Projected(Box::new(told)))
+                            .await;
                     }
                 } else if let Some(first) = failures.first() {
                     warn!(election = %key, reason = first.reason.as_str(), what = first.what, "leftovers of a projection");
@@ -455,31 +461,31 @@ impl Projector {
         }
     }
 
-    /// What a job did is known before the watches tell it.
-    fn learn_done(&mut self, namespace: &str, done: Done) {
+    /// Stores what a job wrote before the watches show it.
+    fn store_result(&mut self, namespace: &str, done: JobResult) {
         for meta in done.pods {
-            self.traces.labelled(&meta);
+            self.store.labelled(&meta);
         }
         for pod in done.gone {
-            self.traces.pod_gone(namespace, &pod);
+            self.store.pod_gone(namespace, &pod);
         }
     }
 
-    /// Takes back labels of elections that nobody told of.
+    /// Removes labels of elections that do not exist.
     fn sweep(&mut self) {
         if !self.holds_lease() {
             return;
         }
-        for (namespace, uid, pods) in self.traces.strangers(&self.elections) {
+        for (namespace, uid, pods) in self.store.strangers(&self.elections) {
             info!(
                 namespace,
                 uid,
                 pods = pods.len(),
                 "pods are labelled by an unknown election"
             );
-            let tools = self.tools.clone();
+            let client = self.client.clone();
             self.jobs.push(Box::pin(async move {
-                let done = Box::new(tools.release(&namespace, &uid, pods).await);
+                let done = Box::new(client.release(&namespace, &uid, pods).await);
                 End::Release {
                     namespace,
                     uid,

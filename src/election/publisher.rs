@@ -1,7 +1,7 @@
 //! Publishes events about elections, one at a time, after the statuses.
 //!
-//! An event costs the API server as much as a status does, and nothing waits for it. Whoever looks at
-//! two thousand elections whose leader just went wants to know the new leaders first.
+//! An event costs the API server as much as a status does, and nothing waits for it. When two thousand
+//! elections lose their leaders at once, users need the new leaders first.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Why no session to a ZooKeeper that Bellwether does not run comes about: the client library tells
-//! only that it does not.
+//! Why no session opens to a ZooKeeper that Bellwether does not run: the client library reports only that
+//! it does not.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::credentials::Credentials;
 /// How long one host may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many hosts are tried: the first of them tell enough.
+/// How many hosts are tried: the first of them show enough.
 const MOST_HOSTS: usize = 3;
 
-/// Connects to the hosts of a connect string and tells what goes wrong with each; `None` if nothing
+/// Connects to the hosts of a connect string and returns what fails with each; `None` if nothing
 /// does.
 pub(super) async fn obstacle(connect_string: &str, credentials: &Credentials) -> Option<String> {
     let mut found = Vec::new();

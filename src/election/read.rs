@@ -1,4 +1,4 @@
-//! Reads of one election, with the watches that tell when to read again.
+//! Reads of one election, with the watches that show when to read again.
 //!
 //! A watch is set by the read whose result it guards, so no change can fall between the two. At
 //! most four watches are set: on the children or on the node itself, on the leader's data, on an
@@ -17,8 +17,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bellwether_election::{
-    Acknowledgement, Claim, Member, NodeStat, Place, Reading, Registration, Rules, Snapshot, Where,
-    read_election,
+    Acknowledgement, Candidacy, CandidateNode, NodeStat, Place, Reading, Registration, Rules,
+    Snapshot, ZnodeLocation, read_election,
 };
 use futures::future::select_all;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -80,13 +80,13 @@ pub(super) struct Reader {
     parent: NodeStat,
     /// What was read of the candidates. A node cannot change its creation, so it is read once; the
     /// leader's data is watched.
-    members: HashMap<String, Member>,
+    znodes: HashMap<String, CandidateNode>,
     /// The newest transaction that the members reflect.
     newest_member: i64,
     /// The acknowledgement outside of the children, valid while `acknowledgement_watch` is set.
     acknowledgement: Acknowledgement,
     /// How the leader registered itself.
-    registration: Single<Member>,
+    registration: Single<CandidateNode>,
 
     main: Watch,
     leader: Watch,
@@ -105,7 +105,7 @@ impl Reader {
             reads,
             children: Vec::new(),
             parent: NodeStat::default(),
-            members: HashMap::new(),
+            znodes: HashMap::new(),
             newest_member: 0,
             acknowledgement: Acknowledgement::Absent,
             registration: Single::default(),
@@ -120,7 +120,7 @@ impl Reader {
 
     /// Forgets what was read, so that the next read reads everything.
     pub(super) fn forget(&mut self) {
-        self.members.clear();
+        self.znodes.clear();
         self.newest_member = 0;
         self.leader_node = None;
         self.main.clear();
@@ -152,7 +152,7 @@ impl Reader {
             () = self.acknowledgement_watch.fired() => {}
             () = self.registration.watch.fired() => {}
             node = any_fired(&mut self.candidates) => {
-                self.members.remove(&node);
+                self.znodes.remove(&node);
             }
             () = beside_fired(&mut self.beside) => {}
         }
@@ -190,10 +190,10 @@ impl Reader {
                     self.main.set(watcher);
                     let stat = node_stat(&stat);
                     let node = path.rsplit('/').next().unwrap_or(&path);
-                    let claim = rules.claim(node, &stat, &data);
+                    let candidacy = rules.candidacy(node, &stat, &data);
                     let zxid = stat.newest();
                     return Ok(Snapshot::Node {
-                        claim,
+                        candidacy,
                         children: stat.children,
                         zxid,
                     });
@@ -222,7 +222,7 @@ impl Reader {
                         if stat.czxid != self.parent.czxid || rules.reuses_names() {
                             // The parent is another one, so its children are others, too; or a
                             // child may be another one that has the same name.
-                            self.members.clear();
+                            self.znodes.clear();
                             self.leader.clear();
                             self.candidates.clear();
                         }
@@ -261,7 +261,7 @@ impl Reader {
             acknowledgement,
             registration,
             children: self.children.clone(),
-            members: self.members.clone(),
+            znodes: self.znodes.clone(),
             zxid: self.parent.newest().max(newest),
         })
     }
@@ -286,7 +286,7 @@ impl Reader {
     /// first of them, or all. Returns those that left in between.
     async fn read_members(&mut self, rules: &Rules) -> Result<Vec<String>, ReadError> {
         let wanted = rules.wanted(&self.children);
-        self.members.retain(|node, _| wanted.contains(node));
+        self.znodes.retain(|node, _| wanted.contains(node));
         self.candidates.retain(|node, _| wanted.contains(node));
         let mut gone = Vec::new();
         let all = rules.reads_all();
@@ -296,7 +296,7 @@ impl Reader {
         let unknown: Vec<String> = wanted
             .iter()
             .skip(usize::from(!all))
-            .filter(|&node| !self.members.contains_key(node))
+            .filter(|&node| !self.znodes.contains_key(node))
             .cloned()
             .collect();
         let client = &self.client;
@@ -316,7 +316,7 @@ impl Reader {
                 };
                 let answer = answer.map(|(data, stat, watcher)| {
                     let stat = node_stat(&stat);
-                    (rules.claim(&node, &stat, &data), stat, watcher)
+                    (rules.candidacy(&node, &stat, &data), stat, watcher)
                 });
                 drop(read);
                 match answer {
@@ -330,23 +330,23 @@ impl Reader {
             .try_collect()
             .await?;
         for (node, read, left) in answers {
-            let member = match read {
-                Some((claim, stat, watcher)) => {
+            let znode = match read {
+                Some((candidacy, stat, watcher)) => {
                     if let Some(watcher) = watcher {
                         self.candidates
                             .entry(node.clone())
                             .or_default()
                             .set(watcher);
                     }
-                    self.member(claim, &stat)
+                    self.member(candidacy, &stat)
                 }
                 None if left => {
                     gone.push(node);
                     continue;
                 }
-                None => Member::Hidden,
+                None => CandidateNode::Hidden,
             };
-            self.members.insert(node, member);
+            self.znodes.insert(node, znode);
         }
         Ok(gone)
     }
@@ -357,7 +357,7 @@ impl Reader {
         rules: &Rules,
         leader: Option<&String>,
     ) -> Result<Option<String>, ReadError> {
-        let known = leader.is_some_and(|leader| self.members.contains_key(leader));
+        let known = leader.is_some_and(|leader| self.znodes.contains_key(leader));
         if leader == self.leader_node.as_ref() && self.leader.is_set() && known {
             return Ok(None);
         }
@@ -371,21 +371,21 @@ impl Reader {
             Ok((data, stat, watcher)) => {
                 self.leader.set(watcher);
                 let stat = node_stat(&stat);
-                let member = self.member(rules.claim(leader, &stat, &data), &stat);
-                self.members.insert(leader.clone(), member);
+                let znode = self.member(rules.candidacy(leader, &stat, &data), &stat);
+                self.znodes.insert(leader.clone(), znode);
             }
             Err(zookeeper_client::Error::NoNode) => return Ok(Some(leader.clone())),
             Err(zookeeper_client::Error::NoAuth) => {
-                self.members.insert(leader.clone(), Member::Hidden);
+                self.znodes.insert(leader.clone(), CandidateNode::Hidden);
             }
             Err(error) => return Err(failed(&path, error)),
         }
         Ok(None)
     }
 
-    fn member(&mut self, claim: Claim, stat: &NodeStat) -> Member {
+    fn member(&mut self, candidacy: Candidacy, stat: &NodeStat) -> CandidateNode {
         self.newest_member = self.newest_member.max(stat.czxid).max(stat.mzxid);
-        Member::from(claim)
+        CandidateNode::from(candidacy)
     }
 
     async fn read_acknowledgement(
@@ -394,11 +394,11 @@ impl Reader {
     ) -> Result<Option<Acknowledgement>, ReadError> {
         let (path, watched) = match rules.acknowledgement() {
             None => return Ok(None),
-            Some(Where::Child(name)) if self.children.iter().any(|child| child == name) => {
+            Some(ZnodeLocation::Child(name)) if self.children.iter().any(|child| child == name) => {
                 (child(&rules.spec().path, name), false)
             }
-            Some(Where::Child(_)) => return Ok(Some(Acknowledgement::Absent)),
-            Some(Where::Elsewhere(path)) => (path.into_owned(), true),
+            Some(ZnodeLocation::Child(_)) => return Ok(Some(Acknowledgement::Absent)),
+            Some(ZnodeLocation::Elsewhere(path)) => (path.into_owned(), true),
         };
         if watched && self.acknowledgement_watch.is_set() {
             return Ok(Some(self.acknowledgement));
@@ -430,16 +430,16 @@ impl Reader {
     ) -> Result<Option<Registration>, ReadError> {
         let path = match rules.leader_path() {
             None => return Ok(None),
-            Some(Where::Child(name)) => child(&rules.spec().path, name),
-            Some(Where::Elsewhere(path)) => path.into_owned(),
+            Some(ZnodeLocation::Child(name)) => child(&rules.spec().path, name),
+            Some(ZnodeLocation::Elsewhere(path)) => path.into_owned(),
         };
         let says = |stat: &NodeStat, data: &[u8]| {
-            Some(Member::from(rules.registration(&path, stat, data)))
+            Some(CandidateNode::from(rules.registration(&path, stat, data)))
         };
         match self.registration.read(&self.client, &path, says).await {
             Ok(()) => {}
             Err(ReadError::NoAuth { .. }) => {
-                return Ok(Some(Registration::Present(Member::Hidden)));
+                return Ok(Some(Registration::Present(CandidateNode::Hidden)));
             }
             Err(error) => return Err(error),
         }
@@ -460,7 +460,7 @@ impl Reader {
     }
 }
 
-/// Waits until one of the watches fires, and tells whose. Waits for ever if there is none.
+/// Waits until one of the watches fires, and returns which. Without watches it waits for ever.
 async fn any_fired(watches: &mut HashMap<String, Watch>) -> String {
     if watches.is_empty() {
         return std::future::pending().await;
@@ -474,13 +474,13 @@ async fn any_fired(watches: &mut HashMap<String, Watch>) -> String {
     select_all(fired).await.0
 }
 
-/// Waits until one of the watches beside the leader's node fires. Waits for ever if there is none.
+/// Waits until one of the watches beside the leader's node fires. Without watches it waits for ever.
 async fn beside_fired(beside: &mut Option<Box<Beside>>) {
     let Some(beside) = beside else {
         return std::future::pending().await;
     };
     tokio::select! {
-        () = beside.crowd_watch.fired() => {}
+        () = beside.others_watch.fired() => {}
         () = beside.breadcrumb.watch.fired() => {}
         () = beside.epoch.watch.fired() => {}
     }
@@ -542,7 +542,7 @@ impl Watch {
         self.0 = Some(Box::pin(watcher.changed()));
     }
 
-    /// Gives the watch up; the client removes it from the server if nobody else needs it.
+    /// Drops the watch; the client removes it from the server unless another reader needs it.
     fn clear(&mut self) {
         self.0 = None;
     }

@@ -18,7 +18,7 @@ use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
 use super::sighting::Sighting;
 use super::target::Target;
-use super::writer::{Note, key_of, slim};
+use super::writer::{WriterInput, key_of, slim};
 use super::{Key, Scope};
 use crate::scoped::api;
 
@@ -33,7 +33,7 @@ type EnsembleMeta = PartialObjectMeta<ZooKeeperEnsemble>;
 pub(super) struct Registry {
     client: Client,
     scope: Scope,
-    notes: mpsc::Sender<Note>,
+    notes: mpsc::Sender<WriterInput>,
     metrics: Metrics,
     elections: HashMap<Key, Running>,
     sessions: HashMap<Arc<Target>, Session>,
@@ -47,8 +47,8 @@ pub(super) struct Registry {
 /// A mirror that runs.
 struct Running {
     uid: String,
-    /// A mirror tells which generation it saw. The generation moves also where the spec reads the same,
-    /// as with an explicit `null`.
+    /// A mirror reports the generation that it saw. The generation also changes when the spec is equal, as
+    /// with an explicit `null`.
     generation: Option<i64>,
     spec: Arc<LeaderElectionSpec>,
     target: Arc<Target>,
@@ -85,7 +85,7 @@ impl Registry {
     pub(super) fn new(
         client: Client,
         scope: Scope,
-        notes: mpsc::Sender<Note>,
+        notes: mpsc::Sender<WriterInput>,
         metrics: Metrics,
     ) -> Self {
         Self {
@@ -155,7 +155,7 @@ impl Registry {
             }
         };
         let key = key_of(&object);
-        self.note(Note::Object(object.clone())).await;
+        self.note(WriterInput::Object(object.clone())).await;
         let uid = object.uid().unwrap_or_default();
         let unchanged = self.elections.get(&key).is_some_and(|running| {
             let generation = object.metadata.generation;
@@ -164,7 +164,7 @@ impl Registry {
         if unchanged {
             return;
         }
-        let Some(target) = Target::of(&object.spec, &key.namespace) else {
+        let Some(target) = Target::from_spec(&object.spec, &key.namespace) else {
             warn!(election = %key, "neither ensembleRef nor connection is given, or both are");
             return;
         };
@@ -206,11 +206,11 @@ impl Registry {
             info!(election = %key, "no longer mirrored");
             self.release(&running.target);
         }
-        self.note(Note::Gone(key.clone())).await;
+        self.note(WriterInput::Gone(key.clone())).await;
     }
 
     /// Without a writer the whole mirror is about to end, so a note may be lost.
-    async fn note(&self, note: Note) {
+    async fn note(&self, note: WriterInput) {
         let _ = self.notes.send(note).await;
     }
 
@@ -260,7 +260,7 @@ impl Registry {
     }
 
     fn presence(&self, target: &Target) -> Presence {
-        // What Bellwether does not run is there or not: connecting tells.
+        // Whether an ensemble exists that Bellwether does not run shows when a session connects.
         let Some(ensemble) = target.ensemble() else {
             return Presence::Present(String::new());
         };
@@ -303,7 +303,7 @@ impl Registry {
     }
 }
 
-/// Replaces a value and tells whether it was another one.
+/// Replaces a value and returns whether it changed.
 fn replace<T: PartialEq>(old: &mut T, new: T) -> bool {
     let changed = *old != new;
     *old = new;

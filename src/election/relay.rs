@@ -62,8 +62,8 @@ impl Default for Limits {
 /// The longest answer to the request for a session: a server's is 41 bytes long.
 const MAX_CONNECT_ANSWER: usize = 256;
 
-/// The session timeouts that the library may be told, in milliseconds. A shorter one than was granted
-/// only makes it ask more often whether the server is there.
+/// The session timeouts that the library accepts, in milliseconds. A shorter one than the server granted
+/// only makes the library ping the server more often.
 const SESSION_TIMEOUTS: (i32, i32) = (1_000, 60_000);
 
 /// How much is passed on at once.
@@ -128,7 +128,7 @@ impl Relay {
         &self.address
     }
 
-    /// Waits until a server breaks a limit, and tells which one did what.
+    /// Waits until a server breaks a limit, and returns which server broke which.
     pub(super) async fn complaint(&self) -> String {
         let mut complaint = self.complaint.clone();
         let told = complaint.wait_for(Option::is_some).await;
@@ -237,7 +237,7 @@ async fn pass(
     }
 }
 
-/// The length of the next frame, or that there is none.
+/// The length of the next frame, or that the stream ended.
 async fn length(from: &mut (impl AsyncRead + Unpin)) -> Result<i32, End> {
     Ok(from.read_i32().await?)
 }

@@ -47,9 +47,9 @@ const SECRETS_PERIOD: Duration = Duration::from_secs(60);
 pub(super) enum Presence {
     /// The ensembles were not listed yet.
     Unknown,
-    /// There is none.
+    /// The ensemble does not exist.
     Absent,
-    /// There is one, with this uid; the uid of what Bellwether does not run is empty.
+    /// The ensemble exists, with this uid; one that Bellwether does not run has an empty uid.
     Present(String),
 }
 
@@ -122,7 +122,7 @@ impl Keeper {
 
     /// Keeps the session and says in `link` whether it is up.
     ///
-    /// Every time that the session connects or reconnects, `link` changes: whoever reads must then
+    /// Every time that the session connects or reconnects, `link` changes: every mirror must then
     /// read everything again. Runs until it is dropped, or until `presence` has no sender.
     async fn run(mut self) {
         let mut retries = backoff();
@@ -188,8 +188,8 @@ impl Keeper {
         }
     }
 
-    /// Follows an open session until another one is needed, and tells how long to wait before; `None`
-    /// if `presence` has no sender.
+    /// Follows an open session until another one is needed, and returns how long to wait before; `None` if
+    /// `presence` has no sender.
     async fn live(&mut self, opened: Opened) -> Option<Pause> {
         let Opened {
             client,
@@ -238,7 +238,7 @@ struct Unopened {
     pause: Pause,
 }
 
-/// What is told about a server that broke a limit.
+/// The message about a server that broke a limit.
 fn complained(complaint: &str) -> String {
     format!(
         "{complaint} The operator closed the connection: see whether that is a ZooKeeper server."

@@ -25,7 +25,7 @@ pub(super) enum Holder {
 
 impl Target {
     /// The target of an election; `None` if its spec names none, which the API server refuses.
-    pub(super) fn of(spec: &LeaderElectionSpec, namespace: &str) -> Option<Self> {
+    pub(super) fn from_spec(spec: &LeaderElectionSpec, namespace: &str) -> Option<Self> {
         let holder = match (&spec.ensemble_ref, &spec.connection) {
             (Some(ensemble), None) => Holder::Ensemble(ensemble.name.clone()),
             (None, Some(connection)) => Holder::External(Connection::clone(connection)),

@@ -51,18 +51,18 @@ const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
 const BURST: u32 = 4;
 const GAP: Duration = Duration::from_secs(1);
 
-/// What the writer has to know.
+/// A message to the writer.
 #[derive(Debug)]
-pub(super) enum Note {
+pub(super) enum WriterInput {
     /// The object as the API server has it.
     Object(Arc<LeaderElection>),
-    /// The object is gone.
+    /// The object was deleted.
     Gone(Key),
     /// What a mirror sees.
     Seen(Box<Seen>),
     /// The leader was read again, and leads.
     Confirmed(Key),
-    /// What became of the projections.
+    /// The outcome of the projections.
     Projected(Box<Projected>),
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Seen {
     pub(super) noticed: Noticed,
 }
 
-/// What became of an election's projections.
+/// The outcome of an election's projections.
 #[derive(Debug)]
 pub(super) struct Projected {
     pub(super) key: Key,
@@ -90,9 +90,9 @@ pub(super) struct Projected {
     pub(super) projection: Projection,
 }
 
-/// What the projector has to know.
+/// A message to the projector.
 #[derive(Debug)]
-pub(super) enum View {
+pub(super) enum ElectionUpdate {
     /// An election as it is now.
     Election {
         object: Arc<LeaderElection>,
@@ -102,7 +102,7 @@ pub(super) enum View {
         sighting: Option<Sighting>,
         /// When the leader had to run at the latest, if that is known.
         owned: Option<Timestamp>,
-        /// When the event came that made the mirror look, if it is why this is told.
+        /// When the event came that made the mirror look, if it caused this update.
         noticed: Option<Noticed>,
     },
     /// The leader of the election was read again, and leads.
@@ -185,7 +185,7 @@ pub(super) struct Writer {
     publisher: Publisher,
     /// Whether statuses wait to be written.
     busy: watch::Sender<bool>,
-    views: mpsc::UnboundedSender<View>,
+    views: mpsc::UnboundedSender<ElectionUpdate>,
     metrics: Metrics,
     entries: HashMap<Key, Box<Entry>>,
     /// The entries that have something to write.
@@ -198,7 +198,7 @@ impl Writer {
         client: Client,
         lease: Held,
         reporter: Reporter,
-        views: mpsc::UnboundedSender<View>,
+        views: mpsc::UnboundedSender<ElectionUpdate>,
         metrics: Metrics,
     ) -> Self {
         let (busy, is_busy) = watch::channel(false);
@@ -215,8 +215,8 @@ impl Writer {
         }
     }
 
-    /// Writes until nobody can send notes any more, or events cannot be published.
-    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Note>) {
+    /// Writes until every sender is dropped, or events cannot be published.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<WriterInput>) {
         let mut lease = self.lease.clone();
         let mut lease_watched = true;
         loop {
@@ -248,9 +248,9 @@ impl Writer {
         self.agenda.next()
     }
 
-    fn take(&mut self, note: Note) {
+    fn take(&mut self, note: WriterInput) {
         match note {
-            Note::Object(object) => {
+            WriterInput::Object(object) => {
                 let key = key_of(&object);
                 match self.entries.get_mut(&key) {
                     Some(entry) if entry.object.uid() == object.uid() => {
@@ -268,11 +268,11 @@ impl Writer {
                 self.show(&key, None);
                 self.consider(&key);
             }
-            Note::Gone(key) => {
+            WriterInput::Gone(key) => {
                 self.forget(&key);
             }
-            Note::Confirmed(key) => self.tell(View::Confirmed(key)),
-            Note::Projected(projected) => {
+            WriterInput::Confirmed(key) => self.tell(ElectionUpdate::Confirmed(key)),
+            WriterInput::Projected(projected) => {
                 let Some(entry) = self.entries.get_mut(&projected.key) else {
                     return;
                 };
@@ -282,7 +282,7 @@ impl Writer {
                     self.consider(&key);
                 }
             }
-            Note::Seen(seen) => {
+            WriterInput::Seen(seen) => {
                 let Some(entry) = self.entries.get_mut(&seen.key) else {
                     return;
                 };
@@ -302,15 +302,15 @@ impl Writer {
         }
     }
 
-    /// Tells the projector what an election is now. It has to know before the status is written: a
-    /// Service must not wait for that.
+    /// Sends the present state of an election to the projector, before the status is written: a Service must
+    /// not wait for that write.
     fn show(&self, key: &Key, noticed: Option<Noticed>) {
         let Some(entry) = self.entries.get(key) else {
             return;
         };
         let projections = entry.object.spec.projections.as_ref();
         let status = projections.and_then(|_| entry.fresh()).map(Arc::new);
-        self.tell(View::Election {
+        self.tell(ElectionUpdate::Election {
             object: entry.object.clone(),
             status,
             sighting: entry.sighting.clone(),
@@ -320,7 +320,7 @@ impl Writer {
     }
 
     /// Without a projector the whole mirror is about to end, so a view may be lost.
-    fn tell(&self, view: View) {
+    fn tell(&self, view: ElectionUpdate) {
         let _ = self.views.send(view);
     }
 
@@ -332,7 +332,7 @@ impl Writer {
         if let Some(due) = entry.due {
             self.agenda.remove(due, key.clone());
         }
-        self.tell(View::Gone {
+        self.tell(ElectionUpdate::Gone {
             key: key.clone(),
             uid: entry.object.uid().unwrap_or_default(),
         });
@@ -493,7 +493,7 @@ impl Entry {
     /// When the leader that is seen had to run at the latest.
     fn owned(&self) -> Option<Timestamp> {
         match self.seen.as_ref()? {
-            (_, Sight::Seen(reading)) => reading.leader()?.member.claim()?.owned,
+            (_, Sight::Seen(reading)) => reading.leader()?.znode.candidacy()?.owned,
             (_, Sight::Blind(_)) => None,
         }
     }
@@ -571,8 +571,8 @@ pub(super) fn key_of(object: &LeaderElection) -> Key {
     }
 }
 
-/// An object without the record of who manages its fields, which takes more memory than all the rest
-/// and which nobody reads.
+/// An object without its managed fields, which take more memory than all the rest and which the operator
+/// does not read.
 pub(super) fn slim(mut object: LeaderElection) -> LeaderElection {
     object.metadata.managed_fields = None;
     object

@@ -37,3 +37,58 @@ pub(crate) fn reference() -> String {
     metrics.restarted("shop", "main");
     metrics.text()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+    use crate::metrics::PREFIX;
+
+    /// The files of the program's own code.
+    fn sources(directory: &Path) -> Vec<PathBuf> {
+        let entries = fs::read_dir(directory).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        paths
+            .flat_map(|path| match path.extension() {
+                _ if path.is_dir() => sources(&path),
+                Some(extension) if extension == "rs" => vec![path],
+                _ => Vec::new(),
+            })
+            .collect()
+    }
+
+    /// The names of the families that the code registers: the literal that each call begins with.
+    fn registered() -> Vec<String> {
+        let files = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+        let texts = files.iter().map(|file| fs::read_to_string(file).unwrap());
+        let calls = ["register", "register_with_unit"].map(|call| format!("registry.{call}("));
+        let literal = |rest: &str| {
+            let name = rest.trim_start().strip_prefix('"')?.split('"').next()?;
+            Some(name.to_owned())
+        };
+        let names = |text: String| -> Vec<String> {
+            let after = calls.iter().flat_map(|call| text.split(call).skip(1));
+            // A name that is no literal would go unnoticed.
+            after.map(|rest| literal(rest).unwrap()).collect()
+        };
+        texts.flat_map(names).collect()
+    }
+
+    /// A family without a series is not in the text that `docs/metrics.md` is made of.
+    #[test]
+    fn every_family_that_is_registered_is_in_the_reference() {
+        let text = reference();
+        let names = registered();
+        assert!(names.len() > 12, "{names:?}");
+        for name in names {
+            let plain = format!("# HELP {PREFIX}_{name} ");
+            let with_unit = format!("# HELP {PREFIX}_{name}_seconds ");
+            assert!(
+                text.contains(&plain) || text.contains(&with_unit),
+                "{name} has no series in `reference`, so docs/metrics.md does not show it"
+            );
+        }
+    }
+}

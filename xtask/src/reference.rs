@@ -147,6 +147,7 @@ fn classic(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::root;
 
     const TEXT: &str = "# HELP a_b Some help.\n# TYPE a_b counter\na_b_total{kind=\"x\",outcome=\"y\"} 1\n\
         # HELP c_seconds Time.\n# TYPE c_seconds histogram\n# UNIT c_seconds seconds\nc_seconds_sum 0\nc_seconds_bucket{le=\"1\"} 0\n\
@@ -164,6 +165,38 @@ mod tests {
             "{page}"
         );
         assert!(metrics("nonsense").is_err());
+    }
+
+    /// The anchor of a heading, as the pages' viewers make it.
+    fn anchor(heading: &str) -> String {
+        let kept = heading.to_lowercase();
+        let kept = kept
+            .chars()
+            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    }
+
+    #[test]
+    fn conditions_point_at_sections_of_the_runbook_that_exist() {
+        let read = |name: &str| std::fs::read_to_string(root().join("docs").join(name)).unwrap();
+        let runbook = read("runbook.md");
+        let headings = runbook.lines().filter(|line| line.starts_with("##"));
+        let anchors: Vec<String> = headings
+            .map(|line| anchor(line.trim_start_matches('#').trim()))
+            .collect();
+        let page = read("conditions.md");
+        let links: Vec<&str> = page
+            .split("(runbook.md#")
+            .skip(1)
+            .filter_map(|rest| Some(rest.split_once(')')?.0))
+            .collect();
+        assert!(links.len() > 10, "{links:?}");
+        for link in links {
+            assert!(
+                anchors.iter().any(|a| a == link),
+                "the runbook has no {link}"
+            );
+        }
     }
 
     #[test]

@@ -1,31 +1,31 @@
-//! The dialects of elections: which recipe, and what it needs to be told.
+//! The dialect of an election: which row of the table of dialects, with the options that the row needs.
+
+pub(super) mod rules;
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::dialects::DialectType;
+use super::recipe::Options;
+
 /// An absolute path of a znode other than the root, without control characters.
 const ABSOLUTE_PATH: &str = r"^(/[^/\x00-\x1f\x7f-\x9f]+)+$";
 
-/// A recipe, with what that recipe needs to be told.
+/// A dialect with its options.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("(self.type == 'Sequence') == has(self.sequence)")
-        .message("sequence is required for the dialect Sequence and not allowed for any other"),
-    validation = Rule::new("(self.type == 'SingleJson') == has(self.json)")
-        .message("json is required for the dialect SingleJson and not allowed for any other"),
-    validation = Rule::new("(self.type == 'Custom') == has(self.custom)")
-        .message("custom is required for the dialect Custom and not allowed for any other"),
-    validation = Rule::new("!has(self.acknowledgement) || !((self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule == 'Exists'))")
-        .message("acknowledgement is for dialects with a queue: where path is the leader's node, that node is its own acknowledgement"),
-    validation = Rule::new("!has(self.leaderPath) || !((self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule != 'LeaderPath'))")
-        .message("leaderPath is for dialects with a queue, and for Custom with the leaderRule LeaderPath: elsewhere something else says who leads"),
+    validation = rules::options(Options::Sequence),
+    validation = rules::options(Options::Json),
+    validation = rules::options(Options::Custom),
+    validation = rules::acknowledgement(),
+    validation = rules::leader_path(),
     validation = Rule::new("!has(self.custom) || self.custom.leaderRule != 'LeaderPath' || has(self.leaderPath)")
         .message("leaderPath is required for the leaderRule LeaderPath: name the znode whose owner leads"),
-    validation = Rule::new("!has(self.membersPath) || (self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule == 'Exists')")
+    validation = rules::only_of_one_node("membersPath")
         .message("membersPath is for dialects where path is the leader's node: elsewhere the candidates are the children of path"),
-    validation = Rule::new("!has(self.epochPath) || (self.type in ['SingleText', 'SingleJson', 'HadoopElector', 'HBaseMaster', 'FlinkComponent', 'ElasticJob']) || (has(self.custom) && self.custom.leaderRule == 'Exists')")
+    validation = rules::only_of_one_node("epochPath")
         .message("epochPath is for dialects where path is the leader's node"),
 )]
 pub struct Dialect {
@@ -106,146 +106,6 @@ impl From<DialectType> for Dialect {
         Self {
             type_,
             ..Self::default()
-        }
-    }
-}
-
-/// The recipes that the mirror can read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum DialectType {
-    /// The operator looks at the znodes and chooses the dialect that fits. It keeps what it found
-    /// until the spec changes, and the condition `DialectDetected` says what that is.
-    Auto,
-    /// Every client creates the same ephemeral node; whoever succeeds leads, the others wait for it
-    /// to go. `path` is that node and its data is the leader's identity. Also Patroni.
-    #[default]
-    SingleText,
-    /// The same with JSON as data. Kafka's controller, Helix, Pulsar, Canal and others.
-    SingleJson,
-    /// Hadoop's `ActiveStandbyElector` of HDFS and YARN; `path` is the `ActiveStandbyElectorLock`.
-    HadoopElector,
-    /// HBase's active master; `path` is `/hbase/master`.
-    HBaseMaster,
-    /// The leader of one component of Flink; `path` is the node `connection_info`.
-    FlinkComponent,
-    /// ElasticJob; `path` is the node `leader/election/instance` of a job.
-    ElasticJob,
-    /// Ephemeral sequential children with a prefix of your choice, next to whatever else is there;
-    /// the lowest number leads.
-    Sequence,
-    /// ZooKeeper's own leader election recipe and `LeaderElectionSupport`: children `n_<sequence>`,
-    /// the lowest number leads.
-    ZkElection,
-    /// ZooKeeper's `WriteLock` in Java, C and .NET: children `x-<session>-<sequence>`.
-    ZkWriteLock,
-    /// The documented recipe with an id in the name: children `<id>-n_<sequence>`.
-    GuidN,
-    /// Curator's `LeaderLatch`: children `_c_<uuid>-latch-<sequence>`.
-    CuratorLatch,
-    /// Curator's `LeaderSelector` and `InterProcessMutex`: children `_c_<uuid>-lock-<sequence>`.
-    CuratorLock,
-    /// Curator's `InterProcessReadWriteLock`: children `_c_<uuid>-__WRIT__<sequence>` and
-    /// `_c_<uuid>-__READ__<sequence>`. Readers hold it together.
-    CuratorReadWrite,
-    /// The lock of the Go client `go-zookeeper/zk`: children `_c_<hex>-lock-<sequence>`.
-    GoZkLock,
-    /// kazoo's `Election` and locks: children `<hex>__lock__<sequence>`, and of readers, who hold
-    /// it together, `<hex>__rlock__<sequence>`.
-    Kazoo,
-    /// aiozk's elections and locks: children `<label>-<hex>-<sequence>`.
-    Aiozk,
-    /// The Ruby client zk's `Election`: children `ballot<sequence>`, and `leader_ack`.
-    ZkRubyElection,
-    /// The Ruby client zk's locks: children `ex<sequence>`, `sh<sequence>` and `sem<sequence>`.
-    /// Those of the latter two kinds hold it together.
-    ZkRubyLock,
-    /// The groups of Twitter's commons: children `member_<sequence>` and
-    /// `singleton_candidate_<sequence>`. Also Aurora.
-    TwitterGroup,
-    /// Children whose names are nothing but a sequence number. Vitess, recent Samza.
-    Bare,
-    /// Solr's overseer and shard leaders: children `<session>-<id>-n_<sequence>`, and the node of
-    /// `leaderPath`, which decides.
-    Solr,
-    /// Mesos masters: children `json.info_<sequence>`, `info_<sequence>` or `<sequence>`.
-    Mesos,
-    /// Accumulo's service locks: children `zlock#<uuid>#<sequence>`.
-    Accumulo,
-    /// BookKeeper's auditor: children `V_<sequence>`.
-    BookKeeper,
-    /// ClickHouse's replicated tables: children `leader_election-<sequence>`. From 20.6 on all
-    /// replicas lead.
-    ClickHouse,
-    /// Older Samza: children `processor-<sequence>`.
-    Samza,
-    /// A dialect of your own, described by `custom`.
-    Custom,
-}
-
-impl DialectType {
-    /// Every dialect, in the order in which the documentation lists them.
-    pub const ALL: [Self; 28] = [
-        Self::Auto,
-        Self::SingleText,
-        Self::SingleJson,
-        Self::HadoopElector,
-        Self::HBaseMaster,
-        Self::FlinkComponent,
-        Self::ElasticJob,
-        Self::Sequence,
-        Self::ZkElection,
-        Self::ZkWriteLock,
-        Self::GuidN,
-        Self::CuratorLatch,
-        Self::CuratorLock,
-        Self::CuratorReadWrite,
-        Self::GoZkLock,
-        Self::Kazoo,
-        Self::Aiozk,
-        Self::ZkRubyElection,
-        Self::ZkRubyLock,
-        Self::TwitterGroup,
-        Self::Bare,
-        Self::Solr,
-        Self::Mesos,
-        Self::Accumulo,
-        Self::BookKeeper,
-        Self::ClickHouse,
-        Self::Samza,
-        Self::Custom,
-    ];
-
-    /// The word that the API carries.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "Auto",
-            Self::SingleText => "SingleText",
-            Self::SingleJson => "SingleJson",
-            Self::HadoopElector => "HadoopElector",
-            Self::HBaseMaster => "HBaseMaster",
-            Self::FlinkComponent => "FlinkComponent",
-            Self::ElasticJob => "ElasticJob",
-            Self::Sequence => "Sequence",
-            Self::ZkElection => "ZkElection",
-            Self::ZkWriteLock => "ZkWriteLock",
-            Self::GuidN => "GuidN",
-            Self::CuratorLatch => "CuratorLatch",
-            Self::CuratorLock => "CuratorLock",
-            Self::CuratorReadWrite => "CuratorReadWrite",
-            Self::GoZkLock => "GoZkLock",
-            Self::Kazoo => "Kazoo",
-            Self::Aiozk => "Aiozk",
-            Self::ZkRubyElection => "ZkRubyElection",
-            Self::ZkRubyLock => "ZkRubyLock",
-            Self::TwitterGroup => "TwitterGroup",
-            Self::Bare => "Bare",
-            Self::Solr => "Solr",
-            Self::Mesos => "Mesos",
-            Self::Accumulo => "Accumulo",
-            Self::BookKeeper => "BookKeeper",
-            Self::ClickHouse => "ClickHouse",
-            Self::Samza => "Samza",
-            Self::Custom => "Custom",
         }
     }
 }

@@ -2,263 +2,137 @@
 
 use schemars::JsonSchema;
 
-/// The types of conditions that a `LeaderElection` carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
-pub enum ConditionType {
-    /// The status says what is in ZooKeeper, and the projections, if there are any, say the same.
-    Ready,
-    /// The mirror sees the election and follows every change.
-    Synced,
-    /// Somebody leads, and acknowledged it where the spec asks for that.
-    LeaderElected,
-    /// Nothing about the znodes of the election looks wrong.
-    QueueHealthy,
-    /// The dialect was detected. Only with the dialect `Auto`.
-    DialectDetected,
-    /// The leader's pod is known. Only with a projection that has to know it.
-    LeaderBound,
-    /// The projections say what the status says. Only with projections.
-    Projected,
-}
+use crate::vocabulary::vocabulary;
 
-impl ConditionType {
-    /// Every type.
-    pub const ALL: [Self; 7] = [
-        Self::Ready,
-        Self::Synced,
-        Self::LeaderElected,
-        Self::QueueHealthy,
-        Self::DialectDetected,
-        Self::LeaderBound,
-        Self::Projected,
-    ];
-
-    /// The word that the API carries.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::Synced => "Synced",
-            Self::LeaderElected => "LeaderElected",
-            Self::QueueHealthy => "QueueHealthy",
-            Self::DialectDetected => "DialectDetected",
-            Self::LeaderBound => "LeaderBound",
-            Self::Projected => "Projected",
-        }
+vocabulary! {
+    /// The types of conditions that a `LeaderElection` carries.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+    pub enum ConditionType {
+        /// The status says what is in ZooKeeper, and the projections, if there are any, say the same.
+        Ready,
+        /// The mirror sees the election and follows every change.
+        Synced,
+        /// Somebody leads, and acknowledged it where the spec asks for that.
+        LeaderElected,
+        /// Nothing about the znodes of the election looks wrong.
+        QueueHealthy,
+        /// The dialect was detected. Only with the dialect `Auto`.
+        DialectDetected,
+        /// The leader's pod is known. Only with a projection that has to know it.
+        LeaderBound,
+        /// The projections say what the status says. Only with projections.
+        Projected,
     }
 }
 
-/// Why a condition of a `LeaderElection` is as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
-pub enum Reason {
-    /// `Ready`: the status, and all that it is projected to, is current.
-    Current,
-    /// `Ready`: a projection does not say what the status says.
-    NotProjected,
-    /// `Synced`: watches are set and the last read succeeded.
-    Watching,
-    /// `Synced`: there is no ensemble of that name.
-    EnsembleNotFound,
-    /// `Synced`: the ensemble exists but no session could be opened yet.
-    EnsembleNotReady,
-    /// `Synced`: no server of a connection opens a session.
-    Unreachable,
-    /// `Synced`: the connection is lost; the session may still live.
-    Disconnected,
-    /// `Synced`: the session is gone.
-    SessionExpired,
-    /// `Synced`: ZooKeeper does not accept the operator's credentials.
-    AuthenticationFailed,
-    /// `Synced`: a Secret that the spec names does not exist.
-    SecretNotFound,
-    /// `Synced`: the operator may not read a Secret that the spec names.
-    SecretForbidden,
-    /// `Synced`: a Secret that the spec names could not be read for another cause.
-    SecretUnreadable,
-    /// `Synced`: a Secret that the spec names does not hold what it should.
-    SecretInvalid,
-    /// `Synced`: the path may not be read.
-    NoAuth,
-    /// `Synced`: a read failed for another cause.
-    ReadFailed,
-    /// `Synced`: the spec cannot be followed.
-    InvalidSpec,
+vocabulary! {
+    /// Why a condition of a `LeaderElection` is as it is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, JsonSchema)]
+    pub enum Reason {
+        /// `Ready`: the status, and all that it is projected to, is current.
+        Current,
+        /// `Ready`: a projection does not say what the status says.
+        NotProjected,
+        /// `Synced`: watches are set and the last read succeeded.
+        Watching,
+        /// `Synced`: there is no ensemble of that name.
+        EnsembleNotFound,
+        /// `Synced`: the ensemble exists but no session could be opened yet.
+        EnsembleNotReady,
+        /// `Synced`: no server of a connection opens a session.
+        Unreachable,
+        /// `Synced`: the connection is lost; the session may still live.
+        Disconnected,
+        /// `Synced`: the session is gone.
+        SessionExpired,
+        /// `Synced`: ZooKeeper does not accept the operator's credentials.
+        AuthenticationFailed,
+        /// `Synced`: a Secret that the spec names does not exist.
+        SecretNotFound,
+        /// `Synced`: the operator may not read a Secret that the spec names.
+        SecretForbidden,
+        /// `Synced`: a Secret that the spec names could not be read for another cause.
+        SecretUnreadable,
+        /// `Synced`: a Secret that the spec names does not hold what it should.
+        SecretInvalid,
+        /// `Synced`: the path may not be read.
+        NoAuth,
+        /// `Synced`: a read failed for another cause.
+        ReadFailed,
+        /// `Synced`: the spec cannot be followed.
+        InvalidSpec,
 
-    /// `LeaderElected`: there is a leader.
-    Elected,
-    /// `LeaderElected`: there is a leader, but the acknowledgement is missing.
-    AwaitingAcknowledgement,
-    /// `LeaderElected`: there are candidates, but nobody is registered as the leader.
-    AwaitingRegistration,
-    /// `LeaderElected`: there are candidates, but the data of none says that it leads.
-    NotActive,
-    /// `LeaderElected`: several clients lead together.
-    MultiLeader,
-    /// `LeaderElected`: too many candidates, or hidden ones, to know which is the first.
-    Undecidable,
-    /// `LeaderElected`: the dialect is not known yet.
-    DialectUnknown,
-    /// `LeaderElected`: the path does not exist.
-    NoElection,
-    /// `LeaderElected`: the path exists and has no children.
-    NoCandidates,
-    /// `LeaderElected`: the path has children, but none is a candidate in this dialect.
-    NoMatchingChildren,
-    /// All but `Synced`: the mirror cannot see.
-    NotObserved,
+        /// `LeaderElected`: there is a leader.
+        Elected,
+        /// `LeaderElected`: there is a leader, but the acknowledgement is missing.
+        AwaitingAcknowledgement,
+        /// `LeaderElected`: there are candidates, but nobody is registered as the leader.
+        AwaitingRegistration,
+        /// `LeaderElected`: there are candidates, but the data of none says that it leads.
+        NotActive,
+        /// `LeaderElected`: several clients lead together.
+        MultiLeader,
+        /// `LeaderElected`: too many candidates, or hidden ones, to know which is the first.
+        Undecidable,
+        /// `LeaderElected`: the dialect is not known yet.
+        DialectUnknown,
+        /// `LeaderElected`: the path does not exist.
+        NoElection,
+        /// `LeaderElected`: the path exists and has no children.
+        NoCandidates,
+        /// `LeaderElected`: the path has children, but none is a candidate in this dialect.
+        NoMatchingChildren,
+        /// All but `Synced`: the mirror cannot see.
+        NotObserved,
 
-    /// `QueueHealthy`: nothing to remark.
-    Orderly,
-    /// `QueueHealthy`: the leader's fencing token is smaller than one seen before.
-    FencingTokenRegressed,
-    /// `QueueHealthy`: the leader's node does not go away with its creator.
-    NonEphemeral,
-    /// `QueueHealthy`: one session, one id or one identity holds several nodes.
-    DuplicateCandidate,
-    /// `QueueHealthy`: the leader by the recipe's rule is not the candidate that came first.
-    OrderAnomaly,
-    /// `QueueHealthy`: the sequence numbers are about to overflow, or have.
-    SequenceOverflow,
-    /// `QueueHealthy`: candidates whose nodes may not be read.
-    Unreadable,
+        /// `QueueHealthy`: nothing to remark.
+        Orderly,
+        /// `QueueHealthy`: the leader's fencing token is smaller than one seen before.
+        FencingTokenRegressed,
+        /// `QueueHealthy`: the leader's node does not go away with its creator.
+        NonEphemeral,
+        /// `QueueHealthy`: one session, one id or one identity holds several nodes.
+        DuplicateCandidate,
+        /// `QueueHealthy`: the leader by the recipe's rule is not the candidate that came first.
+        OrderAnomaly,
+        /// `QueueHealthy`: the sequence numbers are about to overflow, or have.
+        SequenceOverflow,
+        /// `QueueHealthy`: candidates whose nodes may not be read.
+        Unreadable,
 
-    /// `DialectDetected`: one dialect fits.
-    Detected,
-    /// `DialectDetected`: nothing was found that looks like a candidate of a known dialect.
-    NotDetected,
-    /// `DialectDetected`: children of several dialects are there.
-    Ambiguous,
+        /// `DialectDetected`: one dialect fits.
+        Detected,
+        /// `DialectDetected`: nothing was found that looks like a candidate of a known dialect.
+        NotDetected,
+        /// `DialectDetected`: children of several dialects are there.
+        Ambiguous,
 
-    /// `LeaderBound`: one pod fits.
-    Bound,
-    /// `LeaderBound`: nobody leads.
-    NoLeader,
-    /// `LeaderBound`: no pod fits.
-    PodNotFound,
-    /// `LeaderBound`: several pods fit.
-    PodAmbiguous,
-    /// `LeaderBound`: `podBinding` cannot be used.
-    PatternInvalid,
-    /// `Projected`: everything is as it should be.
-    UpToDate,
-    /// `LeaderBound` and `Projected`: the operator may not do it.
-    Forbidden,
-    /// `Projected`: an object of that name belongs to somebody else.
-    NameTaken,
-    /// `Projected`: somebody else sets the label.
-    LabelTaken,
-    /// `Projected`: the API server does not accept an object.
-    Refused,
-    /// `Projected`: the API server does not answer as it should.
-    WriteFailed,
+        /// `LeaderBound`: one pod fits.
+        Bound,
+        /// `LeaderBound`: nobody leads.
+        NoLeader,
+        /// `LeaderBound`: no pod fits.
+        PodNotFound,
+        /// `LeaderBound`: several pods fit.
+        PodAmbiguous,
+        /// `LeaderBound`: `podBinding` cannot be used.
+        PatternInvalid,
+        /// `Projected`: everything is as it should be.
+        UpToDate,
+        /// `LeaderBound` and `Projected`: the operator may not do it.
+        Forbidden,
+        /// `Projected`: an object of that name belongs to somebody else.
+        NameTaken,
+        /// `Projected`: somebody else sets the label.
+        LabelTaken,
+        /// `Projected`: the API server does not accept an object.
+        Refused,
+        /// `Projected`: the API server does not answer as it should.
+        WriteFailed,
+    }
 }
 
 impl Reason {
-    /// Every reason.
-    pub const ALL: [Self; 48] = [
-        Self::Current,
-        Self::NotProjected,
-        Self::Watching,
-        Self::EnsembleNotFound,
-        Self::EnsembleNotReady,
-        Self::Unreachable,
-        Self::Disconnected,
-        Self::SessionExpired,
-        Self::AuthenticationFailed,
-        Self::SecretNotFound,
-        Self::SecretForbidden,
-        Self::SecretUnreadable,
-        Self::SecretInvalid,
-        Self::NoAuth,
-        Self::ReadFailed,
-        Self::InvalidSpec,
-        Self::Elected,
-        Self::AwaitingAcknowledgement,
-        Self::AwaitingRegistration,
-        Self::NotActive,
-        Self::MultiLeader,
-        Self::Undecidable,
-        Self::DialectUnknown,
-        Self::NoElection,
-        Self::NoCandidates,
-        Self::NoMatchingChildren,
-        Self::NotObserved,
-        Self::Orderly,
-        Self::FencingTokenRegressed,
-        Self::NonEphemeral,
-        Self::DuplicateCandidate,
-        Self::OrderAnomaly,
-        Self::SequenceOverflow,
-        Self::Unreadable,
-        Self::Detected,
-        Self::NotDetected,
-        Self::Ambiguous,
-        Self::Bound,
-        Self::NoLeader,
-        Self::PodNotFound,
-        Self::PodAmbiguous,
-        Self::PatternInvalid,
-        Self::UpToDate,
-        Self::Forbidden,
-        Self::NameTaken,
-        Self::LabelTaken,
-        Self::Refused,
-        Self::WriteFailed,
-    ];
-
-    /// The word that the API carries.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Watching => "Watching",
-            Self::EnsembleNotFound => "EnsembleNotFound",
-            Self::EnsembleNotReady => "EnsembleNotReady",
-            Self::Unreachable => "Unreachable",
-            Self::Disconnected => "Disconnected",
-            Self::SessionExpired => "SessionExpired",
-            Self::AuthenticationFailed => "AuthenticationFailed",
-            Self::SecretNotFound => "SecretNotFound",
-            Self::SecretForbidden => "SecretForbidden",
-            Self::SecretUnreadable => "SecretUnreadable",
-            Self::SecretInvalid => "SecretInvalid",
-            Self::NoAuth => "NoAuth",
-            Self::ReadFailed => "ReadFailed",
-            Self::InvalidSpec => "InvalidSpec",
-            Self::Elected => "Elected",
-            Self::AwaitingAcknowledgement => "AwaitingAcknowledgement",
-            Self::AwaitingRegistration => "AwaitingRegistration",
-            Self::NotActive => "NotActive",
-            Self::MultiLeader => "MultiLeader",
-            Self::Undecidable => "Undecidable",
-            Self::DialectUnknown => "DialectUnknown",
-            Self::NoElection => "NoElection",
-            Self::NoCandidates => "NoCandidates",
-            Self::NoMatchingChildren => "NoMatchingChildren",
-            Self::NotObserved => "NotObserved",
-            Self::Orderly => "Orderly",
-            Self::FencingTokenRegressed => "FencingTokenRegressed",
-            Self::NonEphemeral => "NonEphemeral",
-            Self::DuplicateCandidate => "DuplicateCandidate",
-            Self::OrderAnomaly => "OrderAnomaly",
-            Self::SequenceOverflow => "SequenceOverflow",
-            Self::Unreadable => "Unreadable",
-            Self::Detected => "Detected",
-            Self::NotDetected => "NotDetected",
-            Self::Ambiguous => "Ambiguous",
-            Self::Bound => "Bound",
-            Self::NoLeader => "NoLeader",
-            Self::Current => "Current",
-            Self::NotProjected => "NotProjected",
-            Self::PodNotFound => "PodNotFound",
-            Self::PodAmbiguous => "PodAmbiguous",
-            Self::PatternInvalid => "PatternInvalid",
-            Self::UpToDate => "UpToDate",
-            Self::Forbidden => "Forbidden",
-            Self::NameTaken => "NameTaken",
-            Self::LabelTaken => "LabelTaken",
-            Self::Refused => "Refused",
-            Self::WriteFailed => "WriteFailed",
-        }
-    }
-
     /// What happens next, as a sentence to put after what is the case.
     pub fn outlook(self) -> &'static str {
         match self {

@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::waiting::{ChangeStatus, MemberState, WaitingFor};
+use crate::vocabulary::vocabulary;
 
 /// What the operator last saw and decided. It can be rebuilt from the world at any time; nothing
 /// is decided from it.
@@ -179,235 +180,115 @@ impl std::fmt::Display for MemberRole {
     }
 }
 
-/// What the operator is doing, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Phase {
-    /// The ensemble starts for the first time, or all of it starts again.
-    Starting,
-    /// Every member serves as the spec wants.
-    Ready,
-    /// Members are being added, one at a time.
-    Growing,
-    /// Members are being removed, one at a time.
-    Shrinking,
-    /// Members restart one after the other, the leader last.
-    Rolling,
-    /// Members are missing, and nothing but their return is needed.
-    Recovering,
-    /// The operator cannot go on; `message` says why.
-    Blocked,
-    /// The spec says `paused`.
-    Paused,
-    /// The spec is refused; the ensemble runs on as it was.
-    Invalid,
-    /// The ensemble is being deleted.
-    Deleting,
-}
-
-impl Phase {
-    /// Every phase.
-    pub const ALL: [Self; 10] = [
-        Self::Starting,
-        Self::Ready,
-        Self::Growing,
-        Self::Shrinking,
-        Self::Rolling,
-        Self::Recovering,
-        Self::Blocked,
-        Self::Paused,
-        Self::Invalid,
-        Self::Deleting,
-    ];
-
-    /// The word that the API carries.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Starting => "Starting",
-            Self::Ready => "Ready",
-            Self::Growing => "Growing",
-            Self::Shrinking => "Shrinking",
-            Self::Rolling => "Rolling",
-            Self::Recovering => "Recovering",
-            Self::Blocked => "Blocked",
-            Self::Paused => "Paused",
-            Self::Invalid => "Invalid",
-            Self::Deleting => "Deleting",
-        }
+vocabulary! {
+    /// What the operator is doing, in one word.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum Phase {
+        /// The ensemble starts for the first time, or all of it starts again.
+        Starting,
+        /// Every member serves as the spec wants.
+        Ready,
+        /// Members are being added, one at a time.
+        Growing,
+        /// Members are being removed, one at a time.
+        Shrinking,
+        /// Members restart one after the other, the leader last.
+        Rolling,
+        /// Members are missing, and nothing but their return is needed.
+        Recovering,
+        /// The operator cannot go on; `message` says why.
+        Blocked,
+        /// The spec says `paused`.
+        Paused,
+        /// The spec is refused; the ensemble runs on as it was.
+        Invalid,
+        /// The ensemble is being deleted.
+        Deleting,
     }
 }
 
-/// The types of an ensemble's conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
-pub enum ConditionType {
-    /// Every member that the spec asks for serves, under the configuration that it asks for.
-    Ready,
-    /// A leader leads a majority: clients can read and write.
-    Available,
-    /// The operator is carrying out a change.
-    Progressing,
-    /// Something is wrong that a person should know. Of several, the gravest gives the reason; the message
-    /// tells of the others too.
-    Degraded,
-    /// The ZooKeeper release has no known vulnerability or other flaw.
-    VersionRecommended,
-    /// Nothing goes on before a person does something. Present only while that is so, which is how tools
-    /// that follow kstatus tell a failure from work under way.
-    Stalled,
-}
-
-impl ConditionType {
-    /// Every type.
-    pub const ALL: [Self; 6] = [
-        Self::Ready,
-        Self::Available,
-        Self::Progressing,
-        Self::Degraded,
-        Self::VersionRecommended,
-        Self::Stalled,
-    ];
-
-    /// The word that the API carries.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ready => "Ready",
-            Self::Available => "Available",
-            Self::Progressing => "Progressing",
-            Self::Degraded => "Degraded",
-            Self::VersionRecommended => "VersionRecommended",
-            Self::Stalled => "Stalled",
-        }
+vocabulary! {
+    /// The types of an ensemble's conditions.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+    pub enum ConditionType {
+        /// Every member that the spec asks for serves, under the configuration that it asks for.
+        Ready,
+        /// A leader leads a majority: clients can read and write.
+        Available,
+        /// The operator is carrying out a change.
+        Progressing,
+        /// Something is wrong that a person should know. Of several, the gravest gives the reason; the message
+        /// tells of the others too.
+        Degraded,
+        /// The ZooKeeper release has no known vulnerability or other flaw.
+        VersionRecommended,
+        /// Nothing goes on before a person does something. Present only while that is so, which is how tools
+        /// that follow kstatus tell a failure from work under way.
+        Stalled,
     }
 }
 
-/// The reasons of an ensemble's conditions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
-pub enum Reason {
-    /// Every wanted member serves under the wanted configuration.
-    AllMembersServing,
-    /// A leader leads a majority.
-    QuorumServing,
-    /// No leader, or too few members that follow it.
-    NoQuorum,
-    /// The ensemble starts.
-    Starting,
-    /// Members are being added.
-    Growing,
-    /// Members are being removed.
-    Shrinking,
-    /// Members restart one after the other.
-    Rolling,
-    /// A member does not serve.
-    MemberDown,
-    /// Members are ready by the word of Kubernetes, and the operator cannot ask their servers.
-    MembersUnreachable,
-    /// A pod cannot run: image, scheduling or a crash.
-    PodFailing,
-    /// A container beside ZooKeeper's does not run; the server itself does not depend on it.
-    ContainerFailing,
-    /// Nothing to do.
-    Stable,
-    /// The spec says `paused`.
-    Paused,
-    /// The spec breaks a rule.
-    InvalidSpec,
-    /// What runs is not what the operator understands, so it does not touch it.
-    UnknownState,
-    /// Somebody else changed a pod template, which is put back.
-    TemplateEdited,
-    /// Two members say at the same time that they lead.
-    TwoLeaders,
-    /// Volumes of an earlier ensemble are in the way.
-    VolumesLeftOver,
-    /// Too few of the last members have their volume.
-    VolumesLost,
-    /// A majority of the members has an empty disk.
-    DisksLost,
-    /// A person accepted that data is lost, and the ensemble starts again with what is left.
-    DataLossAccepted,
-    /// A volume has little room left.
-    VolumeNearlyFull,
-    /// Volumes are growing to the size that the spec asks for.
-    VolumesGrowing,
-    /// The spec asks for larger volumes, and these cannot grow.
-    VolumeCannotGrow,
-    /// The spec asks for smaller volumes than there are.
-    VolumeCannotShrink,
-    /// The API server refused what the operator wanted to write.
-    ApplyFailed,
-    /// Nothing is wrong.
-    Healthy,
-    /// The ZooKeeper release has no known flaw.
-    NoKnownFlaw,
-    /// The ZooKeeper release has a known flaw; another one should be used.
-    KnownFlaw,
-}
-
-impl Reason {
-    /// Every reason.
-    pub const ALL: [Self; 29] = [
-        Self::AllMembersServing,
-        Self::QuorumServing,
-        Self::NoQuorum,
-        Self::Starting,
-        Self::Growing,
-        Self::Shrinking,
-        Self::Rolling,
-        Self::MemberDown,
-        Self::MembersUnreachable,
-        Self::PodFailing,
-        Self::ContainerFailing,
-        Self::Stable,
-        Self::Paused,
-        Self::InvalidSpec,
-        Self::UnknownState,
-        Self::TemplateEdited,
-        Self::TwoLeaders,
-        Self::VolumesLeftOver,
-        Self::VolumesLost,
-        Self::DisksLost,
-        Self::DataLossAccepted,
-        Self::VolumeNearlyFull,
-        Self::VolumesGrowing,
-        Self::VolumeCannotGrow,
-        Self::VolumeCannotShrink,
-        Self::ApplyFailed,
-        Self::Healthy,
-        Self::NoKnownFlaw,
-        Self::KnownFlaw,
-    ];
-
-    /// The word that the API carries.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::AllMembersServing => "AllMembersServing",
-            Self::QuorumServing => "QuorumServing",
-            Self::NoQuorum => "NoQuorum",
-            Self::Starting => "Starting",
-            Self::Growing => "Growing",
-            Self::Shrinking => "Shrinking",
-            Self::Rolling => "Rolling",
-            Self::MemberDown => "MemberDown",
-            Self::MembersUnreachable => "MembersUnreachable",
-            Self::PodFailing => "PodFailing",
-            Self::ContainerFailing => "ContainerFailing",
-            Self::Stable => "Stable",
-            Self::Paused => "Paused",
-            Self::InvalidSpec => "InvalidSpec",
-            Self::UnknownState => "UnknownState",
-            Self::TemplateEdited => "TemplateEdited",
-            Self::TwoLeaders => "TwoLeaders",
-            Self::VolumesLeftOver => "VolumesLeftOver",
-            Self::VolumesLost => "VolumesLost",
-            Self::DisksLost => "DisksLost",
-            Self::DataLossAccepted => "DataLossAccepted",
-            Self::VolumeNearlyFull => "VolumeNearlyFull",
-            Self::VolumesGrowing => "VolumesGrowing",
-            Self::VolumeCannotGrow => "VolumeCannotGrow",
-            Self::VolumeCannotShrink => "VolumeCannotShrink",
-            Self::ApplyFailed => "ApplyFailed",
-            Self::Healthy => "Healthy",
-            Self::NoKnownFlaw => "NoKnownFlaw",
-            Self::KnownFlaw => "KnownFlaw",
-        }
+vocabulary! {
+    /// The reasons of an ensemble's conditions.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+    pub enum Reason {
+        /// Every wanted member serves under the wanted configuration.
+        AllMembersServing,
+        /// A leader leads a majority.
+        QuorumServing,
+        /// No leader, or too few members that follow it.
+        NoQuorum,
+        /// The ensemble starts.
+        Starting,
+        /// Members are being added.
+        Growing,
+        /// Members are being removed.
+        Shrinking,
+        /// Members restart one after the other.
+        Rolling,
+        /// A member does not serve.
+        MemberDown,
+        /// Members are ready by the word of Kubernetes, and the operator cannot ask their servers.
+        MembersUnreachable,
+        /// A pod cannot run: image, scheduling or a crash.
+        PodFailing,
+        /// A container beside ZooKeeper's does not run; the server itself does not depend on it.
+        ContainerFailing,
+        /// Nothing to do.
+        Stable,
+        /// The spec says `paused`.
+        Paused,
+        /// The spec breaks a rule.
+        InvalidSpec,
+        /// What runs is not what the operator understands, so it does not touch it.
+        UnknownState,
+        /// Somebody else changed a pod template, which is put back.
+        TemplateEdited,
+        /// Two members say at the same time that they lead.
+        TwoLeaders,
+        /// Volumes of an earlier ensemble are in the way.
+        VolumesLeftOver,
+        /// Too few of the last members have their volume.
+        VolumesLost,
+        /// A majority of the members has an empty disk.
+        DisksLost,
+        /// A person accepted that data is lost, and the ensemble starts again with what is left.
+        DataLossAccepted,
+        /// A volume has little room left.
+        VolumeNearlyFull,
+        /// Volumes are growing to the size that the spec asks for.
+        VolumesGrowing,
+        /// The spec asks for larger volumes, and these cannot grow.
+        VolumeCannotGrow,
+        /// The spec asks for smaller volumes than there are.
+        VolumeCannotShrink,
+        /// The API server refused what the operator wanted to write.
+        ApplyFailed,
+        /// Nothing is wrong.
+        Healthy,
+        /// The ZooKeeper release has no known flaw.
+        NoKnownFlaw,
+        /// The ZooKeeper release has a known flaw; another one should be used.
+        KnownFlaw,
     }
 }

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::vocabulary::vocabulary;
+
 /// What becomes of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum MemberState {
@@ -15,52 +17,38 @@ pub enum MemberState {
     Waiting,
 }
 
-/// What a member, or a change, waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Awaited {
-    /// A pod that is being deleted.
-    Deletion,
-    /// A pod that does not exist yet.
-    Creation,
-    /// A server that runs and has not answered yet.
-    Start,
-    /// A server that answers, to join the leader.
-    Join,
-    /// The answer of a server that the operator cannot ask.
-    Answer,
-    /// The election of a leader.
-    Leader,
-    /// The end of a time in which two members report that they lead.
-    OneLeader,
-    /// Members without which a restart would cost the majority.
-    Majority,
-    /// The restart of another member.
-    Turn,
-    /// The restart of another member, because the leader is last.
-    LeaderIsLast,
-    /// The restarts of the others without it; then it leaves.
-    Leave,
-    /// What the verdict says in words.
-    Other,
+vocabulary! {
+    /// What a member, or a change, waits for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    pub enum Awaited {
+        /// A pod that is being deleted.
+        Deletion,
+        /// A pod that does not exist yet.
+        Creation,
+        /// A server that runs and has not answered yet.
+        Start,
+        /// A server that answers, to join the leader.
+        Join,
+        /// The answer of a server that the operator cannot ask.
+        Answer,
+        /// The election of a leader.
+        Leader,
+        /// The end of a time in which two members report that they lead.
+        OneLeader,
+        /// Members without which a restart would cost the majority.
+        Majority,
+        /// The restart of another member.
+        Turn,
+        /// The restart of another member, because the leader is last.
+        LeaderIsLast,
+        /// The restarts of the others without it; then it leaves.
+        Leave,
+        /// What the verdict says in words.
+        Other,
+    }
 }
 
 impl Awaited {
-    /// Everything that may be waited for.
-    pub const ALL: [Self; 12] = [
-        Self::Deletion,
-        Self::Creation,
-        Self::Start,
-        Self::Join,
-        Self::Answer,
-        Self::Leader,
-        Self::OneLeader,
-        Self::Majority,
-        Self::Turn,
-        Self::LeaderIsLast,
-        Self::Leave,
-        Self::Other,
-    ];
-
     /// The word for it in metrics.
     pub fn word(self) -> &'static str {
         match self {
@@ -106,4 +94,23 @@ pub struct ChangeStatus {
     /// What the next restart or step waits for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_in_metrics_is_the_word_of_the_api_in_lower_case() {
+        for awaited in Awaited::ALL {
+            let mut snake = String::new();
+            for letter in awaited.as_str().chars() {
+                if letter.is_ascii_uppercase() && !snake.is_empty() {
+                    snake.push('_');
+                }
+                snake.push(letter.to_ascii_lowercase());
+            }
+            assert_eq!(awaited.word(), snake);
+        }
+    }
 }

@@ -36,7 +36,7 @@ fn stat(czxid: i64, session: i64) -> NodeStat {
 
 fn led(rules: &Rules, identity: &str, session: i64) -> Reading {
     let snapshot = Snapshot::Node {
-        claim: rules.claim("leader", &stat(100, session), identity.as_bytes()),
+        candidacy: rules.candidacy("leader", &stat(100, session), identity.as_bytes()),
         children: 0,
         zxid: 100,
     };
@@ -44,23 +44,23 @@ fn led(rules: &Rules, identity: &str, session: i64) -> Reading {
 }
 
 /// Members with their sessions, the first one the oldest.
-fn crowd(rules: &Rules, members: &[(&str, i64)]) -> Crowd {
+fn others(rules: &Rules, znodes: &[(&str, i64)]) -> OtherCandidates {
     let read = |(czxid, (name, session)): (i64, &(&str, i64))| {
-        let claim = rules.member(name, &stat(czxid, *session), b"");
-        ((*name).to_owned(), Member::from(claim))
+        let candidacy = rules.member(name, &stat(czxid, *session), b"");
+        ((*name).to_owned(), CandidateNode::from(candidacy))
     };
-    Crowd {
-        members: (1..).zip(members).map(read).collect(),
-        count: members.len(),
+    OtherCandidates {
+        znodes: (1..).zip(znodes).map(read).collect(),
+        count: znodes.len(),
         zxid: 120,
     }
 }
 
 fn nodes(reading: &Reading) -> Vec<&str> {
     reading
-        .seats
+        .candidates
         .iter()
-        .map(|seat| seat.node.as_str())
+        .map(|candidate| candidate.node.as_str())
         .collect()
 }
 
@@ -69,13 +69,13 @@ fn the_leader_is_not_listed_twice() {
     let rules = with_members(50);
     // By its name, though another session created that node.
     let mut reading = led(&rules, "b", 7);
-    reading.add_crowd(&rules, crowd(&rules, &[("c", 3), ("b", 2), ("a", 1)]));
+    reading.add_others(&rules, others(&rules, &[("c", 3), ("b", 2), ("a", 1)]));
     assert_eq!(nodes(&reading), ["leader", "c", "a"]);
     assert_eq!(reading.candidate_count, 3);
     assert_eq!(reading.zxid, 120);
     // By its session, though it has another name there.
     let mut reading = led(&rules, "10.0.0.1:80", 2);
-    reading.add_crowd(&rules, crowd(&rules, &[("c", 3), ("b", 2), ("a", 1)]));
+    reading.add_others(&rules, others(&rules, &[("c", 3), ("b", 2), ("a", 1)]));
     assert_eq!(nodes(&reading), ["leader", "c", "a"]);
     assert_eq!(reading.candidate_count, 3);
 }
@@ -84,7 +84,7 @@ fn the_leader_is_not_listed_twice() {
 fn nodes_that_outlive_sessions_are_not_all_the_leader() {
     let rules = with_members(50);
     let mut reading = led(&rules, "x", 0);
-    reading.add_crowd(&rules, crowd(&rules, &[("a", 0), ("b", 0)]));
+    reading.add_others(&rules, others(&rules, &[("a", 0), ("b", 0)]));
     assert_eq!(nodes(&reading), ["leader", "a", "b"]);
     assert_eq!(reading.candidate_count, 3);
 }
@@ -93,7 +93,7 @@ fn nodes_that_outlive_sessions_are_not_all_the_leader() {
 fn a_member_of_the_leader_nodes_name_has_another_name() {
     let rules = with_members(50);
     let mut reading = led(&rules, "x", 1);
-    reading.add_crowd(&rules, crowd(&rules, &[("leader", 2)]));
+    reading.add_others(&rules, others(&rules, &[("leader", 2)]));
     assert_eq!(nodes(&reading), ["leader", "/app/members/leader"]);
 }
 
@@ -101,9 +101,9 @@ fn a_member_of_the_leader_nodes_name_has_another_name() {
 fn the_list_is_bounded_and_the_count_exact() {
     let rules = with_members(2);
     let mut reading = led(&rules, "x", 9);
-    let mut many = crowd(&rules, &[("a", 1), ("b", 2), ("c", 3)]);
+    let mut many = others(&rules, &[("a", 1), ("b", 2), ("c", 3)]);
     many.count = 1000;
-    reading.add_crowd(&rules, many);
+    reading.add_others(&rules, many);
     assert_eq!(nodes(&reading), ["leader", "a"]);
     assert_eq!(reading.candidate_count, 1001);
 }
@@ -112,7 +112,7 @@ fn the_list_is_bounded_and_the_count_exact() {
 fn members_stand_where_nobody_leads() {
     let rules = with_members(50);
     let mut reading = read_election(&rules, &Snapshot::Missing { zxid: 5 });
-    reading.add_crowd(&rules, crowd(&rules, &[("a", 1), ("b", 2)]));
+    reading.add_others(&rules, others(&rules, &[("a", 1), ("b", 2)]));
     assert_eq!(nodes(&reading), ["a", "b"]);
     assert_eq!(reading.candidate_count, 2);
     assert_eq!(reading.leader(), None);
@@ -128,11 +128,11 @@ fn a_lease_counts_until_its_end_and_not_at_it() {
     let end: Timestamp = "2026-01-01T12:00:00Z".parse().unwrap();
     let at = |text: &str| {
         let data = format!(r#"{{"holder": "a", "end": "{text}"}}"#);
-        let claim = rules.claim("leader", &stat(100, 0), data.as_bytes());
+        let candidacy = rules.candidacy("leader", &stat(100, 0), data.as_bytes());
         read_election(
             &rules,
             &Snapshot::Node {
-                claim,
+                candidacy,
                 children: 0,
                 zxid: 100,
             },
@@ -167,9 +167,10 @@ fn the_number_of_the_term_is_the_leaders_alone() {
     let epoch = |data: &[u8]| rules.epoch(&stat(90, 0), data);
     let mut reading = led(&rules, "b", 7);
     reading.add_epoch(epoch(b" 17\n").as_deref(), 130);
-    reading.add_crowd(&rules, crowd(&rules, &[("c", 3)]));
-    let told = |seat: &Seat| Some(seat.member.claim()?.identity.epoch.clone());
-    let epochs: Vec<_> = reading.seats.iter().map(told).collect();
+    reading.add_others(&rules, others(&rules, &[("c", 3)]));
+    let told =
+        |candidate: &RankedCandidate| Some(candidate.znode.candidacy()?.identity.epoch.clone());
+    let epochs: Vec<_> = reading.candidates.iter().map(told).collect();
     assert_eq!(epochs, [Some(Some("17".to_owned())), Some(None)]);
     assert_eq!(told(reading.leader().unwrap()), epochs[0]);
     assert_eq!(reading.zxid, 130);
@@ -189,20 +190,20 @@ fn the_number_of_the_term_is_the_leaders_alone() {
 #[test]
 fn members_that_the_acl_hides_are_told() {
     let rules = with_members(50);
-    let mut crowd = crowd(&rules, &[("b", 7), ("c", 3)]);
-    crowd.members.push(("d".to_owned(), Member::Hidden));
-    crowd.count = 3;
+    let mut others = others(&rules, &[("b", 7), ("c", 3)]);
+    others.znodes.push(("d".to_owned(), CandidateNode::Hidden));
+    others.count = 3;
     let mut reading = led(&rules, "b", 7);
-    reading.add_crowd(&rules, crowd);
+    reading.add_others(&rules, others);
     assert_eq!(reading.anomalies, [Anomaly::Unreadable { count: 1 }]);
 }
 
 #[test]
 fn the_leader_is_no_further_candidate_though_the_list_is_full() {
     let rules = with_members(2);
-    let mut crowd = crowd(&rules, &[("a", 1), ("b", 2), ("z", 3)]);
-    crowd.count = 60;
+    let mut others = others(&rules, &[("a", 1), ("b", 2), ("z", 3)]);
+    others.count = 60;
     let mut reading = led(&rules, "z", 9);
-    reading.add_crowd(&rules, crowd);
-    assert_eq!((reading.seats.len(), reading.candidate_count), (2, 60));
+    reading.add_others(&rules, others);
+    assert_eq!((reading.candidates.len(), reading.candidate_count), (2, 60));
 }

@@ -9,7 +9,7 @@ const MAX_JSON: usize = 64 * 1024;
 pub(super) struct Json(Value);
 
 impl Json {
-    /// `None` if it is none, or too large. Nesting is limited by the parser.
+    /// `None` if the data is not JSON, or too large. The parser limits nesting.
     pub(super) fn parse(data: &[u8]) -> Option<Self> {
         if data.len() > MAX_JSON {
             return None;

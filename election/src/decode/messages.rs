@@ -7,7 +7,7 @@
 use bellwether_api::election::IdentitySource;
 use prost::Message;
 
-use super::Told;
+use super::Decoded;
 
 /// Larger data is no identity.
 const MAX_MESSAGE: usize = 64 * 1024;
@@ -65,24 +65,24 @@ fn message<M: Message + Default>(data: &[u8]) -> Option<M> {
 }
 
 /// The namenode or resource manager, by the id that its configuration gives it.
-pub(super) fn hadoop(data: &[u8]) -> Option<Told> {
+pub(super) fn hadoop(data: &[u8]) -> Option<Decoded> {
     let active: HadoopActive = message(data)?;
     let address = active.hostname.as_ref().zip(active.port);
-    Some(Told {
+    Some(Decoded {
         address: address.map(|(hostname, port)| format!("{hostname}:{port}")),
-        ..Told::new(active.id?, IdentitySource::Protobuf)
+        ..Decoded::new(active.id?, IdentitySource::Protobuf)
     })
 }
 
 /// The master as HBase itself names servers: host, port and start code.
-pub(super) fn hbase(data: &[u8]) -> Option<Told> {
+pub(super) fn hbase(data: &[u8]) -> Option<Decoded> {
     let data = without_metadata(data)?.strip_prefix(b"PBUF")?;
     let name = message::<Master>(data)?.master?;
     let (host, port) = (name.host_name?, name.port.unwrap_or(0));
     let start_code = name.start_code.unwrap_or(0);
-    Some(Told {
+    Some(Decoded {
         address: Some(format!("{host}:{port}")),
-        ..Told::new(
+        ..Decoded::new(
             format!("{host},{port},{start_code}"),
             IdentitySource::Protobuf,
         )
@@ -100,13 +100,13 @@ fn without_metadata(data: &[u8]) -> Option<&[u8]> {
 }
 
 /// A Mesos master by its host and port.
-pub(super) fn mesos(data: &[u8]) -> Option<Told> {
+pub(super) fn mesos(data: &[u8]) -> Option<Decoded> {
     let info: MasterInfo = message(data)?;
     let host = info
         .hostname
         .zip(info.port)
         .map(|(host, port)| format!("{host}:{port}"));
-    Some(Told::new(host.or(info.pid)?, IdentitySource::Protobuf))
+    Some(Decoded::new(host.or(info.pid)?, IdentitySource::Protobuf))
 }
 
 /// A string field of a protobuf message in text format that is on a line of its own.
@@ -139,17 +139,17 @@ mod tests {
 
     #[test]
     fn an_active_namenode_is_known_by_its_id_and_address() {
-        let told = hadoop(&bytes(HDFS)).unwrap();
+        let decoded = hadoop(&bytes(HDFS)).unwrap();
         assert_eq!(
-            (told.text.as_str(), told.address.as_deref()),
+            (decoded.text.as_str(), decoded.address.as_deref()),
             ("nn1", Some("host:8020"))
         );
     }
 
     #[test]
     fn an_active_resource_manager_is_known_by_its_id() {
-        let told = hadoop(&bytes("0a0779617261636c31 1203726d32")).unwrap();
-        assert_eq!((told.text.as_str(), told.address), ("rm2", None));
+        let decoded = hadoop(&bytes("0a0779617261636c31 1203726d32")).unwrap();
+        assert_eq!((decoded.text.as_str(), decoded.address), ("rm2", None));
         assert_eq!(hadoop(&bytes("0a02")), None);
         assert_eq!(hadoop(b""), None);
     }
@@ -158,11 +158,11 @@ mod tests {
     fn an_hbase_master_is_read_behind_what_hbase_puts_before_it() {
         // Master { master: ServerName { host "m1", port 16000, start code 1700000000000 } }.
         let body = "50425546 0a0e 0a026d31 10807d 1880d095ffbc31";
-        let told = hbase(&bytes(body)).unwrap();
-        assert_eq!(told.text, "m1,16000,1700000000000");
-        assert_eq!(told.address.as_deref(), Some("m1:16000"));
+        let decoded = hbase(&bytes(body)).unwrap();
+        assert_eq!(decoded.text, "m1,16000,1700000000000");
+        assert_eq!(decoded.address.as_deref(), Some("m1:16000"));
         let with_metadata = format!("ff 00000003 616263 {body}");
-        assert_eq!(hbase(&bytes(&with_metadata)), Some(told));
+        assert_eq!(hbase(&bytes(&with_metadata)), Some(decoded));
         for broken in [
             "ff",
             "ff 7fffffff 00",
@@ -176,10 +176,10 @@ mod tests {
 
     #[test]
     fn a_mesos_master_is_known_by_host_and_port_or_by_its_process() {
-        let told = mesos(&bytes("0a0161 1001 18ba27 22076d4031 2e323a33 2a026d31")).unwrap();
-        assert_eq!(told.text, "m1:5050");
-        let told = mesos(&bytes("22026d40")).unwrap();
-        assert_eq!(told.text, "m@");
+        let decoded = mesos(&bytes("0a0161 1001 18ba27 22076d4031 2e323a33 2a026d31")).unwrap();
+        assert_eq!(decoded.text, "m1:5050");
+        let decoded = mesos(&bytes("22026d40")).unwrap();
+        assert_eq!(decoded.text, "m@");
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The pattern of a `Custom` dialect.
 
+use bellwether_api::election::recipe::Order;
 use regex::{Captures, Regex, RegexBuilder};
 
-use super::{Order, Ranked, session};
+use super::{CandidateName, session};
 
 /// How large a compiled pattern may be, in bytes. The longest simple pattern that the API accepts
 /// needs less; a repetition of repetitions does not.
@@ -19,7 +20,7 @@ pub(crate) struct Pattern(Regex);
 ///
 /// # Errors
 ///
-/// A sentence that says why the pattern is none: its syntax, its size, or a missing group.
+/// A sentence that says why the pattern cannot be used: its syntax, its size, or a missing group.
 pub(crate) fn pattern(text: &str, order: Order) -> Result<Pattern, String> {
     // By itself first: what is put round it must not complete a broken pattern.
     compile(text)?;
@@ -39,7 +40,7 @@ pub(crate) fn pattern(text: &str, order: Order) -> Result<Pattern, String> {
 ///
 /// # Errors
 ///
-/// Why it is none.
+/// Why it cannot be compiled.
 pub(crate) fn compile(text: &str) -> Result<Regex, String> {
     RegexBuilder::new(text)
         .size_limit(MAX_COMPILED)
@@ -60,15 +61,15 @@ pub(crate) fn compile(text: &str) -> Result<Regex, String> {
 }
 
 impl Pattern {
-    /// What a name says, if it is a candidate's.
-    pub(super) fn read<'n>(&self, name: &'n str, order: Order) -> Option<Ranked<'n>> {
+    /// Parses a name; `None` if it is not a candidate's.
+    pub(super) fn parse<'n>(&self, name: &'n str, order: Order) -> Option<CandidateName<'n>> {
         let groups = self.0.captures(name)?;
         let digits = group(&groups, "seq").unwrap_or_default();
         let sequence = digits.parse().ok();
         if order == Order::Number && sequence.is_none() {
             return None;
         }
-        Some(Ranked {
+        Some(CandidateName {
             node: name,
             digits,
             sequence,
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn the_whole_name_matches_or_nothing() {
         let pattern = pattern("a(?P<seq>[0-9]+)|b(?P<guid>x)", Order::CreationZxid).unwrap();
-        let read = |name| pattern.read(name, Order::CreationZxid);
+        let read = |name| pattern.parse(name, Order::CreationZxid);
         assert_eq!(read("a17").unwrap().sequence, Some(17));
         assert_eq!(read("bx").unwrap().guid, Some("x"));
         for name in ["a17x", "xa17", "a", "", "a17\n", "\na17"] {
@@ -122,18 +123,18 @@ mod tests {
         let text = "(?P<label>w|r)_(?P<sid>[0-9a-f]{16}|-?[0-9]+)_(?P<id>.+)_(?P<seq>-?[0-9]+)";
         let pattern = pattern(text, Order::Number).unwrap();
         let ranked = pattern
-            .read("w_-5_host-1_0000000003", Order::Number)
+            .parse("w_-5_host-1_0000000003", Order::Number)
             .unwrap();
         assert_eq!(ranked.label, Some("w"));
         assert_eq!(ranked.session, Some(-5));
         assert_eq!(ranked.id, Some("host-1"));
         assert_eq!(ranked.sequence, Some(3));
         let hex = pattern
-            .read("w_ffffffffffffffff_h_-000000003", Order::Number)
+            .parse("w_ffffffffffffffff_h_-000000003", Order::Number)
             .unwrap();
         assert_eq!((hex.session, hex.sequence), (Some(-1), Some(-3)));
-        // A number beyond 32 bits is none that ZooKeeper appends.
-        assert_eq!(pattern.read("w_5_h_99999999999", Order::Number), None);
-        assert!(pattern.read("w_5_h_99999999999", Order::Text).is_some());
+        // ZooKeeper does not append numbers beyond 32 bits.
+        assert_eq!(pattern.parse("w_5_h_99999999999", Order::Number), None);
+        assert!(pattern.parse("w_5_h_99999999999", Order::Text).is_some());
     }
 }

@@ -1,33 +1,10 @@
 //! Which dialect the znodes of an election look like.
 
 use bellwether_api::election::DialectType;
+use bellwether_api::election::recipe::{DetectedBy, Recipe, Registration};
 
-use super::{Names, looks_sequential, recipe};
+use super::{Names, looks_sequential};
 use crate::decode;
-
-/// The dialects that can be told by the names of children, in the order in which they are tried:
-/// a name that fits several belongs to the first of them.
-const BY_NAMES: [DialectType; 19] = [
-    DialectType::CuratorLatch,
-    DialectType::CuratorLock,
-    DialectType::GoZkLock,
-    DialectType::CuratorReadWrite,
-    DialectType::Kazoo,
-    DialectType::ZkElection,
-    DialectType::ZkWriteLock,
-    DialectType::Solr,
-    DialectType::GuidN,
-    DialectType::Accumulo,
-    DialectType::Mesos,
-    DialectType::Bare,
-    DialectType::TwitterGroup,
-    DialectType::BookKeeper,
-    DialectType::ZkRubyElection,
-    DialectType::ZkRubyLock,
-    DialectType::Aiozk,
-    DialectType::ClickHouse,
-    DialectType::Samza,
-];
 
 /// What the dialect `Auto` makes of the znodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,68 +25,89 @@ pub enum Detection {
     },
 }
 
-/// A child of the path: whether its name ends in a sequence number, and which of [`BY_NAMES`] it
-/// fits, one bit for each.
+/// A child of the path: whether its name ends in a sequence number, and which of the recipes it fits, one bit
+/// for each.
 struct Child {
     sequential: bool,
-    fits: u32,
+    fits: u64,
 }
 
-/// Tells the dialect by the names of children.
+/// A recipe that names of children are tried with.
+struct Tried {
+    dialect: DialectType,
+    names: Names,
+    /// Whether a name was found that has no empty label. Names with an empty label could be those of another
+    /// recipe, so they count only beside others.
+    labelled: bool,
+}
+
+/// The recipes that can be detected by names, in the order of the table: a name that fits several belongs to
+/// the first of them. Names that show nothing without the place of the registration are tried only where
+/// `has_registration` says that there is one.
+fn tried(has_registration: impl Fn(&Registration) -> bool) -> Vec<Tried> {
+    let by_names = |recipe: &&Recipe| match recipe.detection {
+        DetectedBy::Names => true,
+        DetectedBy::NamesAndRegistration => has_registration(&recipe.registration),
+        DetectedBy::Nothing | DetectedBy::NodeName(_) | DetectedBy::Data | DetectedBy::AnyNode => {
+            false
+        }
+    };
+    let all = DialectType::ALL.into_iter().filter_map(|dialect| {
+        let recipe = dialect.recipe().filter(by_names)?;
+        Some(Tried {
+            dialect,
+            names: Names::of_recipe(recipe, "")?,
+            labelled: false,
+        })
+    });
+    all.collect()
+}
+
+/// Detects the dialect by the names of children.
 ///
 /// It is the first one that some child fits, and that every child fits that ends in a sequence
 /// number. Children without a number are no candidates in most dialects, so they do not count.
-/// `solr` says that Solr may have made them: its names look like those of ZooKeeper's documented recipe
-/// with an id that begins with digits, and only its paths tell.
-pub(crate) fn detect<'n>(children: impl IntoIterator<Item = &'n str>, solr: bool) -> Detection {
-    let rows: Vec<Option<Names>> = BY_NAMES
-        .into_iter()
-        .map(|dialect| {
-            let possible = solr || dialect != DialectType::Solr;
-            Names::of(&recipe(dialect).filter(|_| possible)?, "")
-        })
-        .collect();
-    let mesos = BY_NAMES
-        .iter()
-        .position(|dialect| *dialect == DialectType::Mesos);
-    let mut labelled = false;
+pub(crate) fn detect<'n>(
+    children: impl IntoIterator<Item = &'n str>,
+    has_registration: impl Fn(&Registration) -> bool,
+) -> Detection {
+    let mut recipes = tried(has_registration);
     let mut children: Vec<Child> = children
         .into_iter()
         .map(|name| {
             let mut fits = 0;
-            for (at, names) in rows.iter().enumerate() {
-                if let Some(ranked) = names.as_ref().and_then(|names| names.read(name)) {
+            for (at, recipe) in recipes.iter_mut().enumerate() {
+                if let Some(ranked) = recipe.names.parse(name) {
                     fits |= 1 << at;
-                    labelled |= Some(at) == mesos && ranked.label != Some("");
+                    recipe.labelled |= ranked.label != Some("");
                 }
             }
             let sequential = looks_sequential(name);
             Child { sequential, fits }
         })
         .collect();
-    // A bare number is one of Mesos only beside labelled ones.
-    if let (false, Some(mesos)) = (labelled, mesos) {
-        children
-            .iter_mut()
-            .for_each(|child| child.fits &= !(1 << mesos));
+    for (at, _) in recipes.iter().enumerate().filter(|(_, r)| !r.labelled) {
+        for child in &mut children {
+            child.fits &= !(1 << at);
+        }
     }
     let fits = |child: &Child, at: usize| child.fits & (1 << at) != 0;
-    for (at, dialect) in BY_NAMES.into_iter().enumerate() {
+    for (at, recipe) in recipes.iter().enumerate() {
         let some = children.iter().any(|child| fits(child, at));
         if some
             && children
                 .iter()
                 .all(|child| !child.sequential || fits(child, at))
         {
-            return Detection::Found(dialect);
+            return Detection::Found(recipe.dialect);
         }
     }
-    let counts: Vec<(DialectType, usize)> = BY_NAMES
-        .into_iter()
+    let counts: Vec<(DialectType, usize)> = recipes
+        .iter()
         .enumerate()
-        .map(|(at, dialect)| {
+        .map(|(at, recipe)| {
             let first = |child: &&Child| child.fits.trailing_zeros() as usize == at;
-            (dialect, children.iter().filter(first).count())
+            (recipe.dialect, children.iter().filter(first).count())
         })
         .filter(|(_, count)| *count > 0)
         .collect();
@@ -123,15 +121,21 @@ pub(crate) fn detect<'n>(children: impl IntoIterator<Item = &'n str>, solr: bool
     }
 }
 
-/// Tells the dialect of an ephemeral node, which is the leader's own, by its name and data.
-pub(crate) fn detect_node(name: &str, data: &[u8]) -> DialectType {
-    if name == "ActiveStandbyElectorLock" {
-        DialectType::HadoopElector
-    } else if decode::is_hbase(data) {
-        DialectType::HBaseMaster
-    } else if decode::is_flink(data) {
-        DialectType::FlinkComponent
-    } else {
-        DialectType::SingleText
-    }
+/// Detects the dialect of an ephemeral node, which is the leader's own, by its name and data. A node that no
+/// recipe claims is of the first that takes any node.
+pub(crate) fn detect_node(name: &str, data: &[u8]) -> Option<DialectType> {
+    let recognises = |recipe: &Recipe| match recipe.detection {
+        DetectedBy::NodeName(own) => own == name,
+        DetectedBy::Data => decode::understands(recipe.identity, data),
+        DetectedBy::Nothing
+        | DetectedBy::Names
+        | DetectedBy::NamesAndRegistration
+        | DetectedBy::AnyNode => false,
+    };
+    let takes_any = |recipe: &Recipe| recipe.detection == DetectedBy::AnyNode;
+    let find = |fits: &dyn Fn(&Recipe) -> bool| {
+        let mut dialects = DialectType::ALL.into_iter();
+        dialects.find(|dialect| dialect.recipe().is_some_and(fits))
+    };
+    find(&recognises).or_else(|| find(&takes_any))
 }

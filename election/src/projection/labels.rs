@@ -1,8 +1,8 @@
 //! The labels on the pods of candidates.
 //!
-//! Each election labels with a field manager of its own, so the API server knows which labels are
-//! whose: what one election set is found in the pod itself, whoever set it, and is taken back by
-//! applying nothing under that name. A label that somebody else set is a conflict and stays.
+//! Each election labels with a field manager of its own, so the pod itself records which election set
+//! which label. Applying no labels under that name removes those of the election. A label that another
+//! client set is a conflict and stays.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use super::PodFacts;
 
-/// What one election has set on one pod.
+/// The labels that one election has applied to one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct AppliedLabels {
     /// The uid of the pod.
     pub pod_uid: String,
-    /// The name of the election, as the pod tells it.
+    /// The name of the election, from the pod's annotation.
     pub election: String,
     /// The labels that the election set, without the one that all labelled pods have.
     pub labels: BTreeMap<String, String>,
@@ -29,8 +29,8 @@ pub fn role_manager(election_uid: &str) -> String {
     format!("{ROLE_MANAGER}{election_uid}")
 }
 
-/// What elections have set on a pod, by their uids.
-pub fn marks(pod: &ObjectMeta) -> BTreeMap<String, Mark> {
+/// The labels that elections have applied to a pod, by the uids of the elections.
+pub fn applied_labels(pod: &ObjectMeta) -> BTreeMap<String, AppliedLabels> {
     let managers = pod.managed_fields.as_deref().unwrap_or_default();
     managers
         .iter()
@@ -41,12 +41,12 @@ pub fn marks(pod: &ObjectMeta) -> BTreeMap<String, Mark> {
                     .annotations
                     .as_ref()
                     .and_then(|all| all.get(&format!("{LABELLED_BY}{uid}")));
-                let mark = Mark {
+                let applied = AppliedLabels {
                     pod_uid: pod.uid.clone().unwrap_or_default(),
                     election: election.cloned().unwrap_or_default(),
                     labels: owned(entry, pod.labels.as_ref()),
                 };
-                (uid.to_owned(), mark)
+                (uid.to_owned(), applied)
             })
         })
         .collect()
@@ -128,24 +128,26 @@ pub struct Change {
 /// The changes from what the election has set to what it should have, in the order in which they have
 /// to be carried out: whatever may be the leader's label is taken away first, then the leader's pod
 /// gets it, then other pods are labelled.
-pub fn changes(roles: &Roles, marks: &BTreeMap<String, Mark>) -> Vec<Change> {
+pub fn changes(roles: &Roles, applied_labels: &BTreeMap<String, AppliedLabels>) -> Vec<Change> {
     let change = |pod: &str, uid: &str| Change {
         pod: pod.to_owned(),
         pod_uid: uid.to_owned(),
         labels: roles.labels(pod, uid),
         only_after_all: false,
     };
-    let mut changes: Vec<Change> = marks
+    let mut changes: Vec<Change> = applied_labels
         .iter()
-        .filter(|(pod, mark)| !roles.is_leader(pod, &mark.pod_uid))
-        .map(|(pod, mark)| (change(pod, &mark.pod_uid), mark))
-        // A mark without labels is still one: somebody took the label away, but not the rest.
-        .filter(|(change, mark)| change.labels != mark.labels || change.labels.is_empty())
+        .filter(|(pod, applied)| !roles.is_leader(pod, &applied.pod_uid))
+        .map(|(pod, applied)| (change(pod, &applied.pod_uid), applied))
+        // An entry without labels still counts: another client removed the label, but not the annotation.
+        .filter(|(change, applied)| change.labels != applied.labels || change.labels.is_empty())
         .map(|(change, _)| change)
         .collect();
     let has = |pod: &str, uid: &str| {
-        let mark = marks.get(pod).filter(|mark| mark.pod_uid == uid);
-        mark.map(|mark| &mark.labels)
+        let applied = applied_labels
+            .get(pod)
+            .filter(|applied| applied.pod_uid == uid);
+        applied.map(|applied| &applied.labels)
     };
     if let Some((pod, uid)) = &roles.leader {
         let mut leader = change(pod, uid);

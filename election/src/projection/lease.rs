@@ -41,7 +41,7 @@ pub fn lease(
                 acquire_time: leader.acquire_time.clone(),
                 ..LeaseSpec::default()
             },
-            // An empty holder is how a Lease says that nobody holds it.
+            // An empty holder means that the Lease has no holder.
             None => LeaseSpec {
                 holder_identity: Some(String::new()),
                 ..LeaseSpec::default()

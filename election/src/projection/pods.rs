@@ -69,7 +69,7 @@ fn since(pod: &Pod) -> Option<Timestamp> {
 impl PodFacts {
     /// The facts about a pod; `None` if it has come to its end, since its addresses may belong to
     /// another one then.
-    pub fn of(pod: &Pod) -> Option<Self> {
+    pub fn from_pod(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
         if matches!(phase, Some("Succeeded" | "Failed")) {
@@ -176,7 +176,7 @@ impl Pods {
         names.map(String::as_str).collect()
     }
 
-    /// The pods that have this name in DNS, whole or as far as it is told.
+    /// The pods that have this name in DNS. The name may be shortened.
     fn with_host(&self, host: &str) -> BTreeSet<&str> {
         let (first, rest) = host.split_once('.').unwrap_or((host, ""));
         let names = self.by_host.get(first).into_iter().flatten();
@@ -210,12 +210,12 @@ fn take_out<K: std::hash::Hash + Eq>(
     }
 }
 
-/// A candidate whose pod is looked for: all that tells where it runs.
+/// What is known of a candidate whose pod is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claimant<'a> {
     /// Its identity.
     pub identity: &'a str,
-    /// The address that its data tells beside the identity.
+    /// The address that its data contains beside the identity.
     pub address: Option<&'a str>,
     /// Where the connection of its session comes from, if that is known.
     pub connection: Option<IpAddr>,

@@ -15,7 +15,7 @@ const MAX_LISTED: usize = 5;
 pub struct Projection {
     /// The node of the leader that this is about.
     pub node: Option<String>,
-    /// Its fencing token: where all leaders have one node, the node does not tell them apart.
+    /// Its fencing token, which distinguishes leaders that have the same node.
     pub token: Option<String>,
     /// The leader's pod, if it is known.
     pub pod: Option<String>,
@@ -39,10 +39,10 @@ pub struct Failure {
     pub what: String,
 }
 
-/// What the status has to say.
+/// What the status reports about projections.
 ///
 /// `binding` is the pod of the leader, if there is a leader and a projection needs its pod; its error
-/// is why pods cannot be told. `failures` are what could not be done.
+/// is why pods cannot be found. `failures` lists the writes that failed.
 pub fn report(
     subject: &Subject,
     binding: Option<&Result<Binding, Failure>>,

@@ -59,25 +59,25 @@ fn stat(czxid: i64, session: i64) -> NodeStat {
 }
 
 /// Nobody's data is the same, so that only what a test is about looks wrong.
-fn member(czxid: i64, session: i64) -> Member {
+fn member(czxid: i64, session: i64) -> CandidateNode {
     let data = format!("client {czxid}");
     let rules = of(DialectType::ZkElection);
-    Member::from(rules.claim("node", &stat(czxid, session), data.as_bytes()))
+    CandidateNode::from(rules.candidacy("node", &stat(czxid, session), data.as_bytes()))
 }
 
 /// What is read of children with these (names, czxids, sessions, data).
 fn children(rules: &Rules, nodes: &[(&str, i64, i64, &str)]) -> Snapshot {
     Snapshot::Queue {
         children: nodes.iter().map(|node| node.0.to_owned()).collect(),
-        members: nodes
+        znodes: nodes
             .iter()
             .map(|(name, czxid, session, data)| {
                 let stat = NodeStat {
                     mzxid: czxid + 100,
                     ..stat(*czxid, *session)
                 };
-                let claim = rules.claim(name, &stat, data.as_bytes());
-                ((*name).to_owned(), Member::from(claim))
+                let candidacy = rules.candidacy(name, &stat, data.as_bytes());
+                ((*name).to_owned(), CandidateNode::from(candidacy))
             })
             .collect(),
         acknowledgement: None,
@@ -88,14 +88,14 @@ fn children(rules: &Rules, nodes: &[(&str, i64, i64, &str)]) -> Snapshot {
 
 fn nodes(reading: &Reading) -> Vec<&str> {
     reading
-        .seats
+        .candidates
         .iter()
-        .map(|seat| seat.node.as_str())
+        .map(|candidate| candidate.node.as_str())
         .collect()
 }
 
 fn led_by(reading: &Reading) -> Option<&str> {
-    reading.leader().map(|seat| seat.node.as_str())
+    reading.leader().map(|candidate| candidate.node.as_str())
 }
 
 /// A queue `n_<sequence>` of (sequence, czxid, session).
@@ -103,7 +103,7 @@ fn queue(nodes: &[(i32, i64, i64)], acknowledgement: Option<Acknowledgement>) ->
     let named = |sequence: i32| format!("n_{sequence:010}");
     Snapshot::Queue {
         children: nodes.iter().map(|node| named(node.0)).collect(),
-        members: nodes
+        znodes: nodes
             .iter()
             .map(|node| (named(node.0), member(node.1, node.2)))
             .collect(),
@@ -156,7 +156,7 @@ fn a_leader_that_came_later_is_an_order_anomaly() {
 #[test]
 fn a_persistent_head_is_remarked_and_still_leads() {
     let reading = read(&[(1, 11, 0), (2, 12, 2)]);
-    assert_eq!(reading.seats.len(), 2);
+    assert_eq!(reading.candidates.len(), 2);
     assert_eq!(reading.anomalies, [Anomaly::NonEphemeral { children: 0 }]);
 }
 
@@ -186,31 +186,34 @@ fn an_acknowledgement_counts_if_it_is_the_leaders_or_nobodys() {
 #[test]
 fn the_acknowledgement_is_no_candidate_and_no_stranger() {
     let rules = rules(spec(DialectType::ZkElection, Some("/zkroot/n_0000000000")));
-    assert_eq!(rules.acknowledgement(), Some(Where::Child("n_0000000000")));
+    assert_eq!(
+        rules.acknowledgement(),
+        Some(ZnodeLocation::Child("n_0000000000"))
+    );
     let ack = Some(Acknowledgement::Present { owner: 0 });
     let reading = read_election(&rules, &queue(&[(0, 10, 0), (1, 11, 7)], ack));
     assert_eq!(reading.candidate_count, 1);
     assert_eq!(reading.unmatched, 0);
-    assert_eq!(reading.seats[0].node, "n_0000000001");
+    assert_eq!(reading.candidates[0].node, "n_0000000001");
 }
 
 #[test]
 fn a_hidden_candidate_keeps_its_place() {
     let mut snapshot = queue(&[(1, 11, 1), (2, 12, 2)], None);
-    if let Snapshot::Queue { members, .. } = &mut snapshot {
-        members.insert("n_0000000001".to_owned(), Member::Hidden);
+    if let Snapshot::Queue { znodes, .. } = &mut snapshot {
+        znodes.insert("n_0000000001".to_owned(), CandidateNode::Hidden);
     }
     let reading = read_election(&of(DialectType::ZkElection), &snapshot);
-    assert_eq!(reading.seats[0].node, "n_0000000001");
+    assert_eq!(reading.candidates[0].node, "n_0000000001");
     assert_eq!(reading.anomalies, [Anomaly::Unreadable { count: 1 }]);
 }
 
 #[test]
 fn the_leader_of_the_plain_recipe_is_the_node_itself() {
     let rules = of(DialectType::SingleText);
-    let claim = rules.claim("zkroot", &stat(5, 9), b"host-1");
+    let candidacy = rules.candidacy("zkroot", &stat(5, 9), b"host-1");
     let snapshot = Snapshot::Node {
-        claim,
+        candidacy,
         children: 0,
         zxid: 5,
     };
@@ -230,14 +233,16 @@ fn a_node_whose_data_says_that_its_owner_released_it_has_no_leader() {
     }));
     let rules = rules(spec);
     let led = |data: &str| {
-        let claim = rules.claim("running", &stat(5, 9), data.as_bytes());
+        let candidacy = rules.candidacy("running", &stat(5, 9), data.as_bytes());
         let snapshot = Snapshot::Node {
-            claim,
+            candidacy,
             children: 0,
             zxid: 5,
         };
         let reading = read_election(&rules, &snapshot);
-        let identity = |seat: &Seat| seat.member.claim().unwrap().identity.text.clone();
+        let identity = |candidate: &RankedCandidate| {
+            candidate.znode.candidacy().unwrap().identity.text.clone()
+        };
         reading.leader().map(identity)
     };
     assert_eq!(
@@ -401,8 +406,8 @@ fn the_oldest_node_leads_where_names_have_no_order() {
 fn nobody_is_shown_where_a_hidden_node_may_be_the_oldest() {
     let rules = by_creation();
     let mut snapshot = children(&rules, &[("host-a", 30, 1, "a"), ("host-b", 10, 2, "b")]);
-    if let Snapshot::Queue { members, .. } = &mut snapshot {
-        members.insert("host-b".to_owned(), Member::Hidden);
+    if let Snapshot::Queue { znodes, .. } = &mut snapshot {
+        znodes.insert("host-b".to_owned(), CandidateNode::Hidden);
     }
     let reading = read_election(&rules, &snapshot);
     assert_eq!(reading.verdict, Verdict::Hidden { count: 1 });
@@ -418,7 +423,7 @@ fn nobody_is_shown_where_too_many_would_have_to_be_read() {
     assert_eq!(rules.wanted(&many).len(), 3);
     let snapshot = Snapshot::Queue {
         children: many,
-        members: HashMap::new(),
+        znodes: HashMap::new(),
         acknowledgement: None,
         registration: None,
         zxid: 1,
@@ -443,7 +448,10 @@ fn data_marks_the_leader_and_the_last_write_is_its_token() {
     ];
     let reading = read_election(&rules, &children(&rules, &nodes_));
     assert_eq!(led_by(&reading), Some("00000000002"));
-    assert_eq!(reading.leader().unwrap().member.claim().unwrap().token, 112);
+    assert_eq!(
+        reading.leader().unwrap().znode.candidacy().unwrap().token,
+        112
+    );
     assert_eq!(reading.anomalies, []);
     let none = read_election(&rules, &children(&rules, &nodes_[..1]));
     assert_eq!(none.verdict, Verdict::NotActive);
@@ -465,12 +473,15 @@ fn the_registration_decides_and_not_the_head_of_the_queue() {
         read_election(&rules, &snapshot)
     };
     assert_eq!(look(Registration::Absent).verdict, Verdict::Unregistered);
-    let claim = rules.registration("/leader", &stat(50, 8), b"host-2");
-    let reading = look(Registration::Present(Member::from(claim)));
+    let candidacy = rules.registration("/leader", &stat(50, 8), b"host-2");
+    let reading = look(Registration::Present(CandidateNode::from(candidacy)));
     assert_eq!(led_by(&reading), Some("/leader"));
-    assert_eq!(reading.leader().unwrap().member.claim().unwrap().session, 8);
+    assert_eq!(
+        reading.leader().unwrap().znode.candidacy().unwrap().session,
+        8
+    );
     assert_eq!(reading.anomalies, []);
-    let hidden = look(Registration::Present(Member::Hidden));
+    let hidden = look(Registration::Present(CandidateNode::Hidden));
     assert_eq!(led_by(&hidden), Some("/leader"));
     assert_eq!(hidden.anomalies, [Anomaly::Unreadable { count: 1 }]);
 }
@@ -500,22 +511,22 @@ proptest! {
             ]);
         for mut rules in all {
             rules.detect(&children);
-            let members = children.iter().zip(&stats).map(|(child, (czxid, session, ctime))| {
+            let znodes = children.iter().zip(&stats).map(|(child, (czxid, session, ctime))| {
                 let (czxid, ctime, ephemeral_owner) = (*czxid, *ctime, *session);
                 let stat = NodeStat { czxid, ctime, ephemeral_owner, ..NodeStat::default() };
-                (child.clone(), Member::from(rules.claim(child, &stat, &data)))
+                (child.clone(), CandidateNode::from(rules.candidacy(child, &stat, &data)))
             });
-            let claim = rules.registration("/a/b", &NodeStat::default(), &data);
+            let candidacy = rules.registration("/a/b", &NodeStat::default(), &data);
             let snapshot = Snapshot::Queue {
                 children: children.clone(),
-                members: members.collect(),
+                znodes: znodes.collect(),
                 acknowledgement: Some(Acknowledgement::Present { owner }),
-                registration: registered.then_some(Registration::Present(Member::from(claim))),
+                registration: registered.then_some(Registration::Present(CandidateNode::from(candidacy))),
                 zxid: 1,
             };
             let reading = read_election(&rules, &snapshot);
             prop_assert_eq!(reading.candidate_count + reading.unmatched, children.len());
-            prop_assert!(reading.seats.len() <= 3);
+            prop_assert!(reading.candidates.len() <= 3);
         }
     }
 }

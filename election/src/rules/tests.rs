@@ -26,8 +26,8 @@ fn rules(spec: LeaderElectionSpec) -> Rules {
     Rules::new(Arc::new(spec), None).unwrap()
 }
 
-fn path(place: Option<Where<'_>>) -> Option<(bool, String)> {
-    place.map(|place| (matches!(place, Where::Child(_)), place.into_name()))
+fn path(place: Option<ZnodeLocation<'_>>) -> Option<(bool, String)> {
+    place.map(|place| (matches!(place, ZnodeLocation::Child(_)), place.into_name()))
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn the_spec_overrules_the_decoder_of_whatever_tells_the_leader() {
     let data = b"\xac\xed\x00\x05\x77\x03\x00\x01a";
     let stat = NodeStat::default();
     let name = "_c_6aa2b1b5-6f0d-4b83-9a24-7a9c1f1f6a10-latch-0000000001";
-    let candidate = |rules: &Rules| rules.claim(name, &stat, data).identity.text;
+    let candidate = |rules: &Rules| rules.candidacy(name, &stat, data).identity.text;
     let leader = |rules: &Rules| rules.registration("/i", &stat, data).identity.text;
     let without = rules(spec.clone());
     assert_eq!(candidate(&without), "a");

@@ -7,7 +7,9 @@ use bellwether_api::election::{Dialect, DialectType, EnsembleRef, SequenceOption
 use proptest::prelude::*;
 
 use super::*;
-use crate::reading::{Acknowledgement, Member, NodeStat, Registration, Snapshot, read_election};
+use crate::reading::{
+    Acknowledgement, CandidateNode, NodeStat, Registration, Snapshot, read_election,
+};
 use crate::rules::Rules;
 
 mod continuity;
@@ -58,7 +60,7 @@ fn queue_at(
 ) -> Sight {
     let rules = rules(spec);
     let mut children: Vec<String> = strangers.iter().map(|&name| name.to_owned()).collect();
-    let mut members = HashMap::new();
+    let mut znodes = HashMap::new();
     let mut newest = zxid;
     for (client, number) in clients {
         let node = format!("leader{number:010}");
@@ -69,14 +71,14 @@ fn queue_at(
             ephemeral_owner: 0x1000_0000 + i64::from(client.as_bytes()[0]),
             ..NodeStat::default()
         };
-        let claim = rules.claim(&node, &stat, client.as_bytes());
-        members.insert(node.clone(), Member::from(claim));
+        let candidacy = rules.candidacy(&node, &stat, client.as_bytes());
+        znodes.insert(node.clone(), CandidateNode::from(candidacy));
         children.push(node);
         newest = newest.max(czxid);
     }
     let snapshot = Snapshot::Queue {
         children,
-        members,
+        znodes,
         acknowledgement,
         registration: None,
         zxid: newest,
@@ -323,21 +325,21 @@ fn registered(rules: &Rules, children: &[&str], registration: Option<(&str, i64)
         ephemeral_owner,
         ..NodeStat::default()
     };
-    let claims = children.iter().zip(1..).map(|(child, number)| {
-        let claim = rules.claim(child, &stat(number, number), b"");
-        ((*child).to_owned(), Member::from(claim))
+    let candidacies = children.iter().zip(1..).map(|(child, number)| {
+        let candidacy = rules.candidacy(child, &stat(number, number), b"");
+        ((*child).to_owned(), CandidateNode::from(candidacy))
     });
     let registration = match registration {
         None => Registration::Absent,
         Some((data, czxid)) => {
             let stat = stat(czxid, 1);
-            let claim = rules.registration("/overseer_elect/leader", &stat, data.as_bytes());
-            Registration::Present(Member::from(claim))
+            let candidacy = rules.registration("/overseer_elect/leader", &stat, data.as_bytes());
+            Registration::Present(CandidateNode::from(candidacy))
         }
     };
     let snapshot = Snapshot::Queue {
         children: children.iter().map(|&child| child.to_owned()).collect(),
-        members: claims.collect(),
+        znodes: candidacies.collect(),
         acknowledgement: None,
         registration: Some(registration),
         zxid: 100,
@@ -395,7 +397,7 @@ fn a_detected_dialect_stays_when_everybody_left_and_while_the_mirror_is_blind() 
         rules.detect(&children);
         let snapshot = Snapshot::Queue {
             children,
-            members: HashMap::new(),
+            znodes: HashMap::new(),
             acknowledgement: None,
             registration: None,
             zxid: 1,

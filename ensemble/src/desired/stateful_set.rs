@@ -3,6 +3,8 @@
 //! `OnDelete` and `Parallel`: the StatefulSet controller creates pods, and only the operator's
 //! executor deletes them, one at a time and in the order of the plan.
 
+mod inputs;
+
 use bellwether_api::labels;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
@@ -11,10 +13,12 @@ use super::claims::{ClaimSizes, DATA, LOG};
 use super::config::{CLIENT_PORT, ELECTION_PORT, METRICS_PORT, QUORUM_PORT};
 use super::{
     DesiredObject, ObjectKind, Write, apply, bootstrap_config_map, members_service, metadata,
-    short_hash, written,
+    written,
 };
 use crate::observation::Revision;
 use crate::validate::ValidEnsemble;
+
+pub use inputs::inputs_hash;
 
 /// Annotation of the pod template: the newcomer that initializes its empty disk.
 pub const INITIALIZE: &str = "zookeeper.bellwether.dev/initialize";
@@ -41,39 +45,6 @@ const MEMBER_MEMORY: &str = "64Mi";
 /// `$!` is the server itself, since `zkServer.sh` replaces itself by it; its exit code becomes that
 /// of the container, and 143 is what it would have exited with by SIGTERM.
 const START: &str = "trap 'kill -KILL $!; exit 143' TERM; zkServer.sh start-foreground & wait $!";
-
-/// A hash of all that the user asks for and the pod template depends on. It does not depend on the
-/// operator's version: a new operator must not by itself restart a healthy ensemble.
-///
-/// `sizes` are those in the claim templates. They stay when the user asks for more, so growth restarts
-/// nothing.
-pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSizes<'_>) -> String {
-    let e = ensemble;
-    let mut inputs = json!([
-        revision.voters.to_string(),
-        revision.initialize.map(|id| id.0),
-        e.image,
-        e.image_pull_policy,
-        e.image_pull_secrets,
-        e.settings,
-        e.heap_mib,
-        e.jvm_options,
-        e.pod,
-        e.restart_at,
-        e.id_offset,
-        sizes.data,
-        e.storage_class,
-        e.reclaim_policy,
-    ]);
-    // Where there is none, the hash is that of before there could be any.
-    if let (Some(log), Some(inputs)) = (&e.transaction_log, inputs.as_array_mut()) {
-        inputs.push(json!([sizes.log, log.class]));
-    }
-    if let (true, Some(inputs)) = (e.metrics, inputs.as_array_mut()) {
-        inputs.push(json!("metrics"));
-    }
-    short_hash(&inputs)
-}
 
 /// The user's last request for a restart in a rendered pod template.
 pub fn restart_request(template: &Value) -> Option<String> {

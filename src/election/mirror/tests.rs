@@ -140,7 +140,7 @@ impl Zoo {
 /// A mirror of that ZooKeeper, and what it tells.
 struct Bench {
     zoo: Arc<Zoo>,
-    notes: mpsc::Receiver<Note>,
+    notes: mpsc::Receiver<WriterInput>,
     sighting: Sighting,
     _presence: watch::Sender<Presence>,
 }
@@ -185,10 +185,10 @@ impl Bench {
     async fn next(&mut self) -> String {
         let note = tokio::time::timeout(DEADLINE, self.notes.recv()).await;
         match note.expect("nothing is told").unwrap() {
-            Note::Confirmed(_) => "confirmed".to_owned(),
-            Note::Seen(seen) => match seen.sight {
-                Sight::Seen(reading) => match reading.leader().and_then(|l| l.member.claim()) {
-                    Some(claim) => claim.identity.text.clone(),
+            WriterInput::Confirmed(_) => "confirmed".to_owned(),
+            WriterInput::Seen(seen) => match seen.sight {
+                Sight::Seen(reading) => match reading.leader().and_then(|l| l.znode.candidacy()) {
+                    Some(candidacy) => candidacy.identity.text.clone(),
                     None => "nobody".to_owned(),
                 },
                 Sight::Blind(blindness) => blindness.reason.as_str().to_owned(),
@@ -202,14 +202,14 @@ impl Bench {
     async fn leads_by(&mut self, czxid: i64) {
         loop {
             let note = tokio::time::timeout(DEADLINE, self.notes.recv()).await;
-            let Note::Seen(seen) = note.expect("nothing is told").unwrap() else {
+            let WriterInput::Seen(seen) = note.expect("nothing is told").unwrap() else {
                 continue;
             };
             let Sight::Seen(reading) = seen.sight else {
                 panic!("no sight");
             };
             let leader = reading.leader().expect("the leader is told to be gone");
-            if leader.member.claim().unwrap().czxid == czxid {
+            if leader.znode.candidacy().unwrap().czxid == czxid {
                 return;
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bellwether_api::LeaderElection;
 use bellwether_api::election::{LeaderElectionStatus, Reason};
 use bellwether_election::projection::{
-    Binder, Cast, Failure, Projection, Subject, believed, cast, report,
+    Binder, CandidatePods, Failure, Projection, Subject, believed, candidate_pods, report,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -18,7 +18,7 @@ use super::super::pace::Pace;
 use super::super::sighting::Sighting;
 use super::super::writer::Projected;
 use super::job::Objects;
-use super::roster::{RosterKey, Rosters};
+use super::pod_watches::{PodSelection, PodWatches};
 
 /// How often what one election is projected to may be changed: so many times in a row, and then once
 /// in this time. An election that flaps must not flood the API server.
@@ -33,9 +33,9 @@ pub(super) struct Entry {
     pub(super) sighting: Option<Sighting>,
     pub(super) owned: Option<Timestamp>,
     pub(super) binder: Result<Binder, String>,
-    pub(super) roster: Option<Result<RosterKey, String>>,
+    pub(super) pod_watch: Option<Result<PodSelection, String>>,
     pub(super) objects: Objects,
-    /// What was told to the writer, and for which generation.
+    /// The last report to the writer, and its generation.
     pub(super) told: Option<(Option<i64>, Projection)>,
     /// When the first event came that is not carried out yet.
     pub(super) noticed: Option<Noticed>,
@@ -49,11 +49,11 @@ pub(super) struct Entry {
     pub(super) reread: bool,
 }
 
-/// What a job is about.
-pub(super) struct About {
+/// What a job was started from; its report needs it again.
+pub(super) struct JobContext {
     pub(super) subject: Subject,
-    /// Who runs in which pod, or why that cannot be told; `None` if nobody needs to know.
-    pub(super) people: Option<Result<Cast, Failure>>,
+    /// The pods of the candidates, or why they cannot be found; `None` if no projection needs them.
+    pub(super) pods: Option<Result<CandidatePods, Failure>>,
 }
 
 impl Entry {
@@ -67,7 +67,7 @@ impl Entry {
             sighting: None,
             owned: None,
             binder: Ok(Binder::default()),
-            roster: None,
+            pod_watch: None,
             objects: Objects::default(),
             told: None,
             noticed: None,
@@ -86,23 +86,23 @@ impl Entry {
     pub(super) fn respecify(&mut self) {
         let spec = &self.object.spec;
         self.binder = Binder::new(spec.pod_binding.as_deref());
-        self.roster = spec
+        self.pod_watch = spec
             .projections
             .as_ref()
             .filter(|projections| projections.need_pods())
             .map(|_| {
                 let namespace = self.object.namespace().unwrap_or_default();
-                RosterKey::new(namespace, spec.pod_binding.as_deref())
+                PodSelection::new(namespace, spec.pod_binding.as_deref())
             });
         self.failures = 0;
     }
 
-    /// Who runs in which pod, or why that cannot be told; `None` if it is not known yet.
-    pub(super) fn cast(
+    /// The pods of the candidates, or why they cannot be found; `None` before the pods were listed.
+    pub(super) fn candidate_pods(
         &self,
         subject: &Subject,
-        rosters: &Rosters,
-    ) -> Option<Result<Cast, Failure>> {
+        pod_watches: &PodWatches,
+    ) -> Option<Result<CandidatePods, Failure>> {
         let invalid = |what: &String| Failure {
             reason: Reason::PatternInvalid,
             what: what.clone(),
@@ -111,9 +111,9 @@ impl Entry {
             Ok(binder) => binder,
             Err(what) => return Some(Err(invalid(what))),
         };
-        match self.roster.as_ref()? {
-            Ok(roster) => match rosters.pods(roster)? {
-                Ok(pods) => Some(Ok(cast(subject, binder, pods))),
+        match self.pod_watch.as_ref()? {
+            Ok(pod_watch) => match pod_watches.pods(pod_watch)? {
+                Ok(pods) => Some(Ok(candidate_pods(subject, binder, pods))),
                 Err(failure) => Some(Err(failure.clone())),
             },
             Err(what) => Some(Err(invalid(what))),
@@ -150,16 +150,16 @@ impl Entry {
         self.believed_until()
     }
 
-    /// What the writer has to be told, if it is news.
+    /// The report to the writer, if it differs from the last one.
     pub(super) fn tell(
         &mut self,
         key: &Key,
-        about: &About,
+        context: &JobContext,
         failures: &[Failure],
     ) -> Option<Projected> {
-        let About { subject, people } = about;
-        let binding = match people {
-            Some(Ok(cast)) => cast.leader.clone().map(Ok),
+        let JobContext { subject, pods } = context;
+        let binding = match pods {
+            Some(Ok(candidate_pods)) => candidate_pods.leader.clone().map(Ok),
             Some(Err(failure)) => Some(Err(failure.clone())),
             None => None,
         };

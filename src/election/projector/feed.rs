@@ -1,6 +1,6 @@
 //! The watches of the projector: pods, labelled pods, and what elections are projected to.
 //!
-//! Only facts come in, not whole objects: a cluster has many pods.
+//! Only the fields that the projector needs are kept, not whole objects: a cluster has many pods.
 
 use std::fmt;
 
@@ -37,54 +37,63 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug)]
-pub(super) enum News<T> {
+pub(super) enum WatchEvent<T> {
     /// A list begins.
-    Listing,
-    /// This is there.
-    Is(T),
-    /// The list is complete: what it did not tell is not there.
-    Listed,
-    /// This is gone.
-    Gone(T),
+    ListStarted,
+    /// This object exists.
+    Applied(T),
+    /// The list is complete: what it did not contain does not exist.
+    ListFinished,
+    /// This object was deleted.
+    Deleted(T),
     /// The watch does not work for now.
     Failed {
         /// Whether the operator may not watch.
         forbidden: bool,
-        /// What the API server says.
+        /// The API server's answer.
         message: String,
     },
 }
 
-/// News from one of the watches.
+/// An event of one of the watches.
 #[derive(Debug)]
-pub(super) enum Fact {
-    /// About an object that belongs to some election.
-    Owned(Kind, News<Box<ObjectMeta>>),
-    /// About a pod that some election labelled.
-    Labelled(News<Box<ObjectMeta>>),
-    /// About a pod of the roster with this number; a pod that came to its end is gone.
-    Pod(u64, News<PodFacts>),
+pub(super) enum Observation {
+    /// An object that belongs to an election.
+    OwnedObject(Kind, WatchEvent<Box<ObjectMeta>>),
+    /// A pod that an election labelled.
+    LabelledPod(WatchEvent<Box<ObjectMeta>>),
+    /// A pod of the watch with this number; a pod that terminated counts as deleted.
+    Pod(u64, WatchEvent<PodFacts>),
 }
 
 /// Watches everything that elections are projected to, by its metadata.
-pub(super) fn projected(client: &Client, scope: &Scope, facts: &mpsc::Sender<Fact>) -> Vec<Task> {
+pub(super) fn projected(
+    client: &Client,
+    scope: &Scope,
+    observations: &mpsc::Sender<Observation>,
+) -> Vec<Task> {
     vec![
-        owned::<Lease>(client, scope, Kind::Lease, facts),
-        owned::<Service>(client, scope, Kind::Service, facts),
-        owned::<EndpointSlice>(client, scope, Kind::EndpointSlice, facts),
+        owned::<Lease>(client, scope, Kind::Lease, observations),
+        owned::<Service>(client, scope, Kind::Service, observations),
+        owned::<EndpointSlice>(client, scope, Kind::EndpointSlice, observations),
         follow(
             "labelled pods",
             metadata::<Pod>(client, scope, ROLE_LABELLED),
-            facts,
+            observations,
             Box::new,
-            Fact::Labelled,
+            Observation::LabelledPod,
         ),
     ]
 }
 
-fn owned<K>(client: &Client, scope: &Scope, kind: Kind, facts: &mpsc::Sender<Fact>) -> Task
+fn owned<K>(
+    client: &Client,
+    scope: &Scope,
+    kind: Kind,
+    observations: &mpsc::Sender<Observation>,
+) -> Task
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + DeserializeOwned + fmt::Debug + Send + 'static,
@@ -92,12 +101,12 @@ where
     follow(
         "projected objects",
         metadata::<K>(client, scope, ELECTION_UID),
-        facts,
+        observations,
         |mut meta| {
             meta.managed_fields = None;
             Box::new(meta)
         },
-        move |news| Fact::Owned(kind, news),
+        move |event| Observation::OwnedObject(kind, event),
     )
 }
 
@@ -106,27 +115,27 @@ pub(super) fn pods(
     client: &Client,
     namespace: &str,
     selector: &str,
-    roster: u64,
-    facts: &mpsc::Sender<Fact>,
+    pod_watch: u64,
+    observations: &mpsc::Sender<Observation>,
 ) -> Task {
     let api = kube::Api::<Pod>::namespaced(client.clone(), namespace);
     let pods = watcher(api, watcher::Config::default().labels(selector)).default_backoff();
-    let wrap = move |news| Fact::Pod(roster, news);
-    let facts = facts.clone();
+    let wrap = move |event| Observation::Pod(pod_watch, event);
+    let observations = observations.clone();
     let task = async move {
         let mut pods = pods.boxed();
         while let Some(event) = pods.next().await {
-            let news = match event {
-                Ok(Event::Init) => News::Listing,
-                Ok(Event::InitDone) => News::Listed,
-                Ok(Event::Apply(pod) | Event::InitApply(pod)) => match PodFacts::of(&pod) {
-                    Some(facts) => News::Is(facts),
-                    None => News::Gone(named(&pod)),
+            let event = match event {
+                Ok(Event::Init) => WatchEvent::ListStarted,
+                Ok(Event::InitDone) => WatchEvent::ListFinished,
+                Ok(Event::Apply(pod) | Event::InitApply(pod)) => match PodFacts::from_pod(&pod) {
+                    Some(facts) => WatchEvent::Applied(facts),
+                    None => WatchEvent::Deleted(named(&pod)),
                 },
-                Ok(Event::Delete(pod)) => News::Gone(named(&pod)),
+                Ok(Event::Delete(pod)) => WatchEvent::Deleted(named(&pod)),
                 Err(error) => failed("pods", &error),
             };
-            if facts.send(wrap(news)).await.is_err() {
+            if observations.send(wrap(event)).await.is_err() {
                 return;
             }
         }
@@ -167,26 +176,26 @@ where
     })
 }
 
-/// Tells what a stream of metadata tells, until nobody listens.
+/// Sends the events of a stream of metadata until the receiver is dropped.
 fn follow<T: Send + 'static>(
     what: &'static str,
     stream: impl Stream<Item = watcher::Result<Event<ObjectMeta>>> + Send + 'static,
-    facts: &mpsc::Sender<Fact>,
+    observations: &mpsc::Sender<Observation>,
     read: impl Fn(ObjectMeta) -> T + Send + 'static,
-    wrap: impl Fn(News<T>) -> Fact + Send + 'static,
+    wrap: impl Fn(WatchEvent<T>) -> Observation + Send + 'static,
 ) -> Task {
-    let facts = facts.clone();
+    let observations = observations.clone();
     let task = async move {
         let mut stream = Box::pin(stream);
         while let Some(event) = stream.next().await {
-            let news = match event {
-                Ok(Event::Init) => News::Listing,
-                Ok(Event::InitDone) => News::Listed,
-                Ok(Event::Apply(meta) | Event::InitApply(meta)) => News::Is(read(meta)),
-                Ok(Event::Delete(meta)) => News::Gone(read(meta)),
+            let event = match event {
+                Ok(Event::Init) => WatchEvent::ListStarted,
+                Ok(Event::InitDone) => WatchEvent::ListFinished,
+                Ok(Event::Apply(meta) | Event::InitApply(meta)) => WatchEvent::Applied(read(meta)),
+                Ok(Event::Delete(meta)) => WatchEvent::Deleted(read(meta)),
                 Err(error) => failed(what, &error),
             };
-            if facts.send(wrap(news)).await.is_err() {
+            if observations.send(wrap(event)).await.is_err() {
                 return;
             }
         }
@@ -194,7 +203,7 @@ fn follow<T: Send + 'static>(
     Task(tokio::spawn(task).abort_handle())
 }
 
-fn failed<T>(what: &str, error: &watcher::Error) -> News<T> {
+fn failed<T>(what: &str, error: &watcher::Error) -> WatchEvent<T> {
     let cause = match error {
         watcher::Error::InitialListFailed(cause) | watcher::Error::WatchStartFailed(cause) => {
             Some(cause)
@@ -203,12 +212,12 @@ fn failed<T>(what: &str, error: &watcher::Error) -> News<T> {
     };
     let forbidden = matches!(cause, Some(kube::Error::Api(status)) if status.code == 403);
     if forbidden {
-        // Whoever uses no projection need not grant it.
+        // Installations without projections do not grant this right.
         debug!(what, %error, "not allowed to watch");
     } else {
         warn!(what, %error, "a watch failed");
     }
-    News::Failed {
+    WatchEvent::Failed {
         forbidden,
         message: error.to_string(),
     }

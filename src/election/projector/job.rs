@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bellwether_api::LeaderElection;
 use bellwether_api::election::Reason;
 use bellwether_election::projection::{
-    Cast, Change, Failure, Mark, Roles, SliceOf, Subject, changes, lease, lease_name, service,
-    service_name, slice, slice_name,
+    AppliedLabels, CandidatePods, Change, Failure, Roles, SliceOf, Subject, changes, lease,
+    lease_name, service, service_name, slice, slice_name,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -17,14 +17,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, ResourceExt};
 
 use super::feed::Kind;
-use super::requests::{Known, Owned, Tools};
+use super::requests::{Cached, OwnedObject, ProjectionClient};
 
 /// What is known about the objects that one election is projected to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Objects {
-    pub(super) lease: Known<Lease>,
-    pub(super) service: Known<Service>,
-    pub(super) slice: Known<EndpointSlice>,
+    pub(super) lease: Cached<Lease>,
+    pub(super) service: Cached<Service>,
+    pub(super) slice: Cached<EndpointSlice>,
 }
 
 /// What has to be done for one election.
@@ -35,16 +35,16 @@ pub(super) struct Job {
     pub(super) subject: Option<Subject>,
     /// When the leader was last read: a Lease runs from then.
     pub(super) read: Timestamp,
-    /// Who runs in which pod; `None` if that is not known.
-    pub(super) cast: Option<Cast>,
-    pub(super) marks: BTreeMap<String, Mark>,
-    pub(super) owned: Vec<Owned>,
+    /// The pods of the candidates; `None` if they are not known.
+    pub(super) candidate_pods: Option<CandidatePods>,
+    pub(super) applied_labels: BTreeMap<String, AppliedLabels>,
+    pub(super) owned: Vec<OwnedObject>,
     pub(super) objects: Objects,
 }
 
-/// What became of it.
+/// The outcome of a job.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct JobResult {
     pub(super) objects: Objects,
     pub(super) failures: Vec<Failure>,
     /// Pods as they are now, and names of pods that are gone.
@@ -54,17 +54,17 @@ pub(super) struct Done {
     pub(super) writes: usize,
 }
 
-impl Tools {
+impl ProjectionClient {
     /// Does everything that has to be done for one election. What fails does not keep the rest from
     /// being done.
-    pub(super) async fn run(&self, job: Job) -> Done {
-        let mut done = Done {
+    pub(super) async fn run(&self, job: Job) -> JobResult {
+        let mut done = JobResult {
             objects: job.objects.clone(),
-            ..Done::default()
+            ..JobResult::default()
         };
         let mut wanted = BTreeSet::new();
         if let Some(subject) = &job.subject {
-            self.service(subject, job.cast.as_ref(), &mut done, &mut wanted)
+            self.service(subject, job.candidate_pods.as_ref(), &mut done, &mut wanted)
                 .await;
             self.lease(subject, job.read, &mut done, &mut wanted).await;
         } else if let Some(projections) = &job.object.spec.projections {
@@ -95,12 +95,12 @@ impl Tools {
         &self,
         subject: &Subject,
         read: Timestamp,
-        done: &mut Done,
+        done: &mut JobResult,
         wanted: &mut BTreeSet<(Kind, String)>,
     ) {
         let projections = subject.spec().projections.as_ref();
         let Some(projection) = projections.and_then(|all| all.lease.as_ref()) else {
-            done.objects.lease = Known::Unread;
+            done.objects.lease = Cached::Unread;
             return;
         };
         let name = lease_name(subject.name(), projection);
@@ -114,14 +114,14 @@ impl Tools {
     async fn service(
         &self,
         subject: &Subject,
-        cast: Option<&Cast>,
-        done: &mut Done,
+        candidate_pods: Option<&CandidatePods>,
+        done: &mut JobResult,
         wanted: &mut BTreeSet<(Kind, String)>,
     ) {
         let projections = subject.spec().projections.as_ref();
         let Some(projection) = projections.and_then(|all| all.service.as_ref()) else {
-            done.objects.service = Known::Unread;
-            done.objects.slice = Known::Unread;
+            done.objects.service = Cached::Unread;
+            done.objects.slice = Cached::Unread;
             return;
         };
         let (name, namespace) = (
@@ -133,7 +133,7 @@ impl Tools {
         let known = &mut done.objects.service;
         let decide = |live: Option<&Service>| service(subject, projection, live);
         if let Err(failure) = self.settle(id, known, &mut done.writes, decide).await {
-            // An address must not get into a Service of somebody else.
+            // An address must not get into a Service that does not belong to the election.
             let ours = failure.reason != Reason::NameTaken;
             done.failures.push(failure);
             if ours {
@@ -143,12 +143,12 @@ impl Tools {
         }
         let name = slice_name(subject.name(), projection);
         wanted.insert((Kind::EndpointSlice, name.clone()));
-        let (Some(cast), Some(live)) = (cast, known.get()) else {
+        let (Some(candidate_pods), Some(live)) = (candidate_pods, known.get()) else {
             return;
         };
         let of = SliceOf {
             service: live,
-            pod: cast.pod.as_ref(),
+            pod: candidate_pods.pod.as_ref(),
         };
         let id = (Kind::EndpointSlice, namespace, name.as_str());
         let decide = |live: Option<&EndpointSlice>| slice(subject, projection, of, live);
@@ -157,23 +157,25 @@ impl Tools {
         done.failures.extend(settled.err());
     }
 
-    async fn labels(&self, job: &Job, namespace: &str, done: &mut Done) {
+    async fn labels(&self, job: &Job, namespace: &str, done: &mut JobResult) {
         let projections = job.object.spec.projections.as_ref();
         let switched_on = projections.is_some_and(|all| all.pod_labels.is_some());
         let nothing = Roles::default();
         let roles = if switched_on {
-            // Nobody knows who leads now, or in which pods: what is there stays.
+            // The leader or the pods are unknown: labels stay as they are.
             if job.subject.as_ref().is_none_or(Subject::is_stale) {
                 return;
             }
-            job.cast.as_ref().and_then(|cast| cast.roles.as_ref())
+            job.candidate_pods
+                .as_ref()
+                .and_then(|candidate_pods| candidate_pods.roles.as_ref())
         } else {
             Some(&nothing)
         };
         let Some(roles) = roles else { return };
         let (uid, name) = (job.object.uid().unwrap_or_default(), job.object.name_any());
         let mut failed = false;
-        for change in changes(roles, &job.marks) {
+        for change in changes(roles, &job.applied_labels) {
             if change.only_after_all && failed {
                 continue;
             }
@@ -194,17 +196,17 @@ impl Tools {
         &self,
         namespace: &str,
         election_uid: &str,
-        pods: BTreeMap<String, Mark>,
-    ) -> Done {
-        let mut done = Done::default();
-        let api: Api<LeaderElection> = Api::namespaced(self.client.clone(), namespace);
-        for (pod, mark) in pods {
-            // A pod that does not tell which election labelled it has lost the annotation; an empty
-            // name is asked for in vain, and no election has it.
-            let exists = if mark.election.is_empty() {
+        pods: BTreeMap<String, AppliedLabels>,
+    ) -> JobResult {
+        let mut done = JobResult::default();
+        let api: Api<LeaderElection> = Api::namespaced(self.kube.clone(), namespace);
+        for (pod, applied) in pods {
+            // A pod without the name of the election has lost the annotation. No election has an empty name,
+            // so a request would fail.
+            let exists = if applied.election.is_empty() {
                 Ok(None)
             } else {
-                self.read(api.get_metadata_opt(&mark.election)).await
+                self.read(api.get_metadata_opt(&applied.election)).await
             };
             match exists {
                 Ok(Some(object)) if object.metadata.uid.as_deref() == Some(election_uid) => {
@@ -219,11 +221,11 @@ impl Tools {
             }
             let change = Change {
                 pod: pod.clone(),
-                pod_uid: mark.pod_uid.clone(),
+                pod_uid: applied.pod_uid.clone(),
                 labels: BTreeMap::new(),
                 only_after_all: false,
             };
-            let election = (election_uid, mark.election.as_str());
+            let election = (election_uid, applied.election.as_str());
             match self
                 .label(namespace, election, &change, &mut done.writes)
                 .await

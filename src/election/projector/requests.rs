@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bellwether_api::FIELD_MANAGER;
 use bellwether_api::election::Reason;
-use bellwether_election::projection::{Change, Failure, Step, marks, patch, role_manager};
+use bellwether_election::projection::{Change, Failure, Step, applied_labels, patch, role_manager};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -28,25 +28,25 @@ use crate::lease::Held;
 /// How long one request to the API server may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often one object is read again because somebody else wrote it in between.
+/// How often one object is read again because another client wrote it in between.
 const ATTEMPTS: usize = 4;
 
-/// What is known about an object by what the API server said last.
+/// An object as the API server last returned it.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Known<K> {
-    /// Nothing.
+pub(super) enum Cached<K> {
+    /// It was not read yet.
     #[default]
     Unread,
     /// It does not exist.
     Absent,
-    /// It is this.
-    Is(Box<K>),
+    /// It exists.
+    Present(Box<K>),
 }
 
-impl<K> Known<K> {
+impl<K> Cached<K> {
     pub(super) fn get(&self) -> Option<&K> {
         match self {
-            Self::Is(object) => Some(object),
+            Self::Present(object) => Some(object),
             _ => None,
         }
     }
@@ -54,22 +54,22 @@ impl<K> Known<K> {
 
 /// An object that exists and belongs to the election.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owned {
+pub(super) struct OwnedObject {
     pub(super) kind: Kind,
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) version: String,
 }
 
-/// What writes need.
+/// The connection to the API server, with the lease that every write needs.
 #[derive(Clone)]
-pub(super) struct Tools {
-    pub(super) client: Client,
+pub(super) struct ProjectionClient {
+    pub(super) kube: Client,
     pub(super) lease: Held,
     pub(super) metrics: Metrics,
 }
 
-/// Why a request led to nothing.
+/// Why a request failed.
 pub(super) enum RequestError {
     NotHolder,
     Timeout,
@@ -111,7 +111,7 @@ impl RequestError {
     }
 }
 
-impl Tools {
+impl ProjectionClient {
     pub(super) async fn read<T>(
         &self,
         request: impl Future<Output = kube::Result<T>>,
@@ -143,7 +143,7 @@ impl Tools {
     pub(super) async fn settle<K>(
         &self,
         (kind, namespace, name): (Kind, &str, &str),
-        known: &mut Known<K>,
+        known: &mut Cached<K>,
         writes: &mut usize,
         decide: impl Fn(Option<&K>) -> Step<K>,
     ) -> Result<(), Failure>
@@ -152,23 +152,23 @@ impl Tools {
         K: Clone + Debug + DeserializeOwned + Serialize,
     {
         let what = format!("the {kind} {name}");
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<K> = Api::namespaced(self.kube.clone(), namespace);
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
         for _ in 0..ATTEMPTS {
             if known.get().is_some_and(|live| live.name_any() != name) {
-                *known = Known::Unread;
+                *known = Cached::Unread;
             }
-            if matches!(known, Known::Unread) {
+            if matches!(known, Cached::Unread) {
                 let read = self.read(api.get_opt(name)).await;
                 *known = is(read.map_err(|error| error.failure(&what))?);
             }
             let result = match decide(known.get()) {
                 Step::Nothing => return Ok(()),
                 Step::Taken => {
-                    *known = Known::Unread;
+                    *known = Cached::Unread;
                     return Err(Failure {
                         reason: Reason::NameTaken,
                         what: format!("A {kind} {name} exists that is not this election's."),
@@ -194,7 +194,7 @@ impl Tools {
                     *known = is(object);
                 }
                 Err(error) => {
-                    *known = Known::Unread;
+                    *known = Cached::Unread;
                     if !error.is_outdated() {
                         return Err(error.failure(&what));
                     }
@@ -208,7 +208,7 @@ impl Tools {
     }
 
     /// Deletes an object of the election that is not wanted any more.
-    pub(super) async fn remove(&self, namespace: &str, owned: &Owned) -> Result<(), Failure> {
+    pub(super) async fn remove(&self, namespace: &str, owned: &OwnedObject) -> Result<(), Failure> {
         match owned.kind {
             Kind::Lease => self.remove_one::<Lease>(namespace, owned).await,
             Kind::Service => self.remove_one::<Service>(namespace, owned).await,
@@ -216,19 +216,19 @@ impl Tools {
         }
     }
 
-    async fn remove_one<K>(&self, namespace: &str, owned: &Owned) -> Result<(), Failure>
+    async fn remove_one<K>(&self, namespace: &str, owned: &OwnedObject) -> Result<(), Failure>
     where
         K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
         K: Clone + Debug + DeserializeOwned,
     {
-        let api: Api<K> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<K> = Api::namespaced(self.kube.clone(), namespace);
         let exactly = DeleteParams::default().preconditions(Preconditions {
             uid: Some(owned.uid.clone()),
             resource_version: Some(owned.version.clone()),
         });
         match self.write(api.delete(&owned.name, &exactly)).await {
             Ok(_) => Ok(()),
-            // Whatever it is now, the watch tells.
+            // The watch will show its new state.
             Err(error) if error.is_outdated() => Ok(()),
             Err(error) => Err(error.failure(&format!("the {} {}", owned.kind, owned.name))),
         }
@@ -245,7 +245,7 @@ impl Tools {
     ) -> Result<Option<ObjectMeta>, Failure> {
         let Change { pod, pod_uid, .. } = change;
         let what = format!("the labels of the pod {pod}");
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let api: Api<Pod> = Api::namespaced(self.kube.clone(), namespace);
         let params = PatchParams::apply(&role_manager(election.0));
         for _ in 0..ATTEMPTS {
             let read = self.read(api.get_metadata_opt(pod)).await;
@@ -256,7 +256,7 @@ impl Tools {
             if meta.uid.as_ref() != Some(pod_uid) {
                 return Ok(None);
             }
-            let now = marks(&meta).remove(election.0);
+            let now = applied_labels(&meta).remove(election.0);
             let done = match now {
                 Some(now) => now.labels == change.labels && !change.labels.is_empty(),
                 None => change.labels.is_empty(),
@@ -287,18 +287,18 @@ impl Tools {
     }
 }
 
-fn is<K: Resource>(object: Option<K>) -> Known<K> {
+fn is<K: Resource>(object: Option<K>) -> Cached<K> {
     match object {
         Some(mut object) => {
             // Who wrote which field is not looked at; left out, it stays as it is.
             object.meta_mut().managed_fields = None;
-            Known::Is(Box::new(object))
+            Cached::Present(Box::new(object))
         }
-        None => Known::Absent,
+        None => Cached::Absent,
     }
 }
 
-/// Whether the API server refused because somebody else has set the label.
+/// Whether the API server refused because another client has set the label.
 fn taken(error: &RequestError, pod: &str) -> Option<Failure> {
     let RequestError::Api(kube::Error::Api(status)) = error else {
         return None;

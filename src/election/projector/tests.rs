@@ -148,9 +148,9 @@ fn pod_path(name: &str) -> String {
 /// A projector at work, and the handles to it.
 struct Bench {
     world: Shared,
-    views: mpsc::UnboundedSender<View>,
+    views: mpsc::UnboundedSender<ElectionUpdate>,
     lease: Holder,
-    notes: Mutex<mpsc::Receiver<Note>>,
+    notes: Mutex<mpsc::Receiver<WriterInput>>,
     sighting: Sighting,
 }
 
@@ -194,7 +194,7 @@ impl Bench {
             leader,
             ..LeaderElectionStatus::default()
         };
-        let view = View::Election {
+        let view = ElectionUpdate::Election {
             object: Arc::new(serde_json::from_value(object).unwrap()),
             status: (!projections.is_null()).then(|| Arc::new(status)),
             sighting: Some(self.sighting.clone()),
@@ -228,7 +228,7 @@ impl Bench {
         self.until(reason, |bench| {
             let mut notes = bench.notes.lock().unwrap();
             while let Ok(note) = notes.try_recv() {
-                let Note::Projected(told) = note else {
+                let WriterInput::Projected(told) = note else {
                     continue;
                 };
                 let conditions = &told.projection.conditions;
@@ -303,7 +303,7 @@ async fn a_leader_that_is_not_read_again_is_not_believed_for_longer_than_the_lea
     bench.reason("NotObserved").await;
     assert_eq!(bench.get(LEASE)["spec"]["renewTime"], renewed);
     bench.sighting.renew((Instant::now(), Timestamp::now()));
-    let view = View::Confirmed(Key {
+    let view = ElectionUpdate::Confirmed(Key {
         namespace: "default".to_owned(),
         name: "app".to_owned(),
     });

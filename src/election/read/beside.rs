@@ -1,7 +1,7 @@
 //! Reads of what stands beside the leader's node: those who may lead, Hadoop's breadcrumb, the number of
 //! the term.
 
-use bellwether_election::{Claim, Crowd, Member, NodeStat, Reading, Rules};
+use bellwether_election::{Candidacy, CandidateNode, NodeStat, OtherCandidates, Reading, Rules};
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::sync::Semaphore;
 use zookeeper_client::Client;
@@ -14,11 +14,11 @@ use super::{
 /// What was read beside the leader's node, each part valid while its watch is set.
 #[derive(Default)]
 pub(super) struct Beside {
-    crowd: Crowd,
+    others: OtherCandidates,
     /// The names of those who may lead that are not in the crowd, in order.
     unread: Vec<String>,
-    pub(super) crowd_watch: Watch,
-    pub(super) breadcrumb: Single<Claim>,
+    pub(super) others_watch: Watch,
+    pub(super) breadcrumb: Single<Candidacy>,
     pub(super) epoch: Single<String>,
 }
 
@@ -47,13 +47,13 @@ impl Beside {
             self.read_crowd(client, reads, rules, path).await?;
             self.read_leader(client, reads, rules, path, reading)
                 .await?;
-            reading.add_crowd(rules, self.crowd.clone());
+            reading.add_others(rules, self.others.clone());
         }
         if let Some(path) = rules.breadcrumb_path() {
             let says = |stat: &NodeStat, data: &[u8]| Some(rules.breadcrumb(stat, data));
             self.breadcrumb.read(client, &path, says).await?;
-            let claim = self.breadcrumb.says.clone();
-            reading.add_breadcrumb(claim, self.breadcrumb.zxid);
+            let candidacy = self.breadcrumb.says.clone();
+            reading.add_breadcrumb(candidacy, self.breadcrumb.zxid);
         }
         Ok(())
     }
@@ -66,43 +66,43 @@ impl Beside {
         path: &str,
     ) -> Result<(), ReadError> {
         for _ in 0..ATTEMPTS {
-            if self.crowd_watch.is_set() {
+            if self.others_watch.is_set() {
                 return Ok(());
             }
             match client.get_and_watch_children(path).await {
                 Ok((mut names, stat, watcher)) => {
                     few(path, names.len())?;
-                    self.crowd_watch.set(watcher);
+                    self.others_watch.set(watcher);
                     let count = names.len();
                     names.sort_unstable();
                     self.unread = names.split_off(count.min(rules.max_candidates()));
-                    let members = read_members(client, reads, rules, path, names).await;
-                    let members = members.inspect_err(|_| self.crowd_watch.clear())?;
+                    let znodes = read_members(client, reads, rules, path, names).await;
+                    let znodes = znodes.inspect_err(|_| self.others_watch.clear())?;
                     let stat = node_stat(&stat);
-                    let claims = members.iter().filter_map(|(_, member)| member.claim());
-                    let zxid = claims
-                        .map(|claim| claim.czxid)
+                    let candidacies = znodes.iter().filter_map(|(_, znode)| znode.candidacy());
+                    let zxid = candidacies
+                        .map(|candidacy| candidacy.czxid)
                         .fold(stat.newest(), i64::max);
-                    self.crowd = Crowd {
-                        members,
+                    self.others = OtherCandidates {
+                        znodes,
                         count,
                         zxid,
                     };
                 }
                 Err(zookeeper_client::Error::NoNode) => {
                     if let Some((watcher, zxid)) = watch_absent(client, path).await? {
-                        self.crowd_watch.set(watcher);
+                        self.others_watch.set(watcher);
                         self.unread.clear();
-                        self.crowd = Crowd {
+                        self.others = OtherCandidates {
                             zxid,
-                            ..Crowd::default()
+                            ..OtherCandidates::default()
                         };
                     }
                 }
                 Err(error) => return Err(failed(path, error)),
             }
         }
-        if self.crowd_watch.is_set() {
+        if self.others_watch.is_set() {
             return Ok(());
         }
         Err(restless(path))
@@ -117,14 +117,16 @@ impl Beside {
         path: &str,
         reading: &Reading,
     ) -> Result<(), ReadError> {
-        let claim = reading.leader().and_then(|seat| seat.member.claim());
-        let name = claim.map(|claim| &claim.identity.text);
+        let candidacy = reading
+            .leader()
+            .and_then(|candidate| candidate.znode.candidacy());
+        let name = candidacy.map(|candidacy| &candidacy.identity.text);
         let Some(Ok(at)) = name.map(|name| self.unread.binary_search(name)) else {
             return Ok(());
         };
         let names = vec![self.unread[at].clone()];
-        let members = read_members(client, reads, rules, path, names).await?;
-        self.crowd.members.extend(members);
+        let znodes = read_members(client, reads, rules, path, names).await?;
+        self.others.znodes.extend(znodes);
         self.unread.remove(at);
         Ok(())
     }
@@ -138,18 +140,18 @@ async fn read_members(
     rules: &Rules,
     parent: &str,
     names: Vec<String>,
-) -> Result<Vec<(String, Member)>, ReadError> {
+) -> Result<Vec<(String, CandidateNode)>, ReadError> {
     let answers: Vec<_> = stream::iter(names)
         .map(|name| async move {
             let path = child(parent, &name);
             let _read = one_of(reads).await;
             match client.get_data(&path).await {
                 Ok((data, stat)) => {
-                    let claim = rules.member(&name, &node_stat(&stat), &data);
-                    Ok(Some((name, Member::from(claim))))
+                    let candidacy = rules.member(&name, &node_stat(&stat), &data);
+                    Ok(Some((name, CandidateNode::from(candidacy))))
                 }
                 Err(zookeeper_client::Error::NoNode) => Ok(None),
-                Err(zookeeper_client::Error::NoAuth) => Ok(Some((name, Member::Hidden))),
+                Err(zookeeper_client::Error::NoAuth) => Ok(Some((name, CandidateNode::Hidden))),
                 Err(error) => Err(failed(&path, error)),
             }
         })

@@ -1,7 +1,6 @@
-//! Reads of the leader's node alone, to know that what is told of it still holds.
+//! Reads of the leader's node alone, to confirm that it still leads.
 //!
-//! A watch tells of every change, but for those that it does not tell: of an ACL that closes, and of what
-//! is lost by a defect.
+//! A watch does not fire when an ACL closes, and may be lost by a defect.
 
 use std::sync::Arc;
 
@@ -22,19 +21,19 @@ pub(in crate::election) struct Confirmed {
 impl Confirmed {
     /// What has to hold for the leader of a reading; `None` if everything has to be read to know, as
     /// where its node may not be read.
-    pub(in crate::election) fn of(rules: &Rules, reading: &Reading) -> Option<Self> {
-        let seat = reading.leader()?;
-        let claim = seat.member.claim()?;
+    pub(in crate::election) fn of_leader(rules: &Rules, reading: &Reading) -> Option<Self> {
+        let candidate = reading.leader()?;
+        let candidacy = candidate.znode.candidacy()?;
         let parent = &rules.spec().path;
         let path = match rules.place() {
             Place::Node => parent.clone(),
-            _ if seat.node.starts_with('/') => seat.node.clone(),
-            _ => child(parent, &seat.node),
+            _ if candidate.node.starts_with('/') => candidate.node.clone(),
+            _ => child(parent, &candidate.node),
         };
         Some(Self {
             path,
-            czxid: claim.czxid,
-            written: (claim.token != claim.czxid).then_some(claim.token),
+            czxid: candidacy.czxid,
+            written: (candidacy.token != candidacy.czxid).then_some(candidacy.token),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Reads of one node that need not exist, with the watch that tells when to read it again.
+//! Reads of one node that need not exist, with the watch that shows when to read it again.
 
 use bellwether_election::NodeStat;
 use zookeeper_client::{Client, OneshotWatcher};
@@ -60,8 +60,8 @@ impl<T> Single<T> {
     }
 }
 
-/// Watches for a path to be created, and tells the newest transaction that the nearest ancestor
-/// reflects: whatever deleted the path has changed that. `None` if the path exists by now.
+/// Watches for a path to be created, and returns the newest transaction that the nearest ancestor
+/// reflects: the deletion of the path changed that ancestor. `None` if the path exists by now.
 ///
 /// The watch needs no ancestor to exist.
 pub(super) async fn watch_absent(

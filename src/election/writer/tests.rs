@@ -75,7 +75,7 @@ async fn answer(
 /// A writer at work, and the handles to it.
 struct Bench {
     world: Shared,
-    notes: mpsc::Sender<Note>,
+    notes: mpsc::Sender<WriterInput>,
     lease: Holder,
 }
 
@@ -108,7 +108,7 @@ impl Bench {
         let object = self.world.lock().unwrap().object.clone();
         let object: LeaderElection = serde_json::from_value(object).unwrap();
         self.notes
-            .send(Note::Object(Arc::new(object)))
+            .send(WriterInput::Object(Arc::new(object)))
             .await
             .unwrap();
     }
@@ -121,9 +121,9 @@ impl Bench {
             ephemeral_owner: 1,
             ..NodeStat::default()
         };
-        let claim = rules.claim("leader", &stat, leader.as_bytes());
+        let candidacy = rules.candidacy("leader", &stat, leader.as_bytes());
         let snapshot = Snapshot::Node {
-            claim,
+            candidacy,
             children: 0,
             zxid: czxid,
         };
@@ -135,7 +135,10 @@ impl Bench {
             sighting: Sighting::new(),
             noticed: Noticed::event(&key_of(&object())),
         };
-        self.notes.send(Note::Seen(Box::new(seen))).await.unwrap();
+        self.notes
+            .send(WriterInput::Seen(Box::new(seen)))
+            .await
+            .unwrap();
     }
 
     fn status(&self) -> LeaderElectionStatus {

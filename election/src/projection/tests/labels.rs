@@ -62,10 +62,10 @@ impl Stored {
     }
 }
 
-fn marks_of(pods: &BTreeMap<String, Stored>, uid: &str) -> BTreeMap<String, Mark> {
+fn marks_of(pods: &BTreeMap<String, Stored>, uid: &str) -> BTreeMap<String, AppliedLabels> {
     let all = pods.iter().filter_map(|(name, pod)| {
-        let mark = marks(&pod.meta(name)).remove(uid)?;
-        Some((name.clone(), mark))
+        let applied = applied_labels(&pod.meta(name)).remove(uid)?;
+        Some((name.clone(), applied))
     });
     all.collect()
 }
@@ -132,9 +132,9 @@ fn labels_move_off_the_old_leader_first() {
         ]
     );
     // What carries nothing but the mark of an election is cleaned, too.
-    let bare = Mark {
+    let bare = AppliedLabels {
         pod_uid: "u".to_owned(),
-        ..Mark::default()
+        ..AppliedLabels::default()
     };
     let bare = BTreeMap::from([("a".to_owned(), bare)]);
     assert_eq!(changes(&Roles::default(), &bare).len(), 1);
@@ -184,15 +184,15 @@ proptest! {
                 let works = failing & (1 << (at % 32)) == 0;
                 let pod = pods.get_mut(&change.pod).unwrap();
                 failed |= !(works && pod.apply("bellwether-election.x", &change.labels));
-                let marks = marks_of(&pods, "x");
-                let leaders = marks.values().filter(|mark| mark.labels.values().any(|v| v == "leader"));
-                prop_assert!(leaders.count() <= 1, "two leaders: {marks:?}");
+                let applied_labels = marks_of(&pods, "x");
+                let leaders = applied_labels.values().filter(|applied| applied.labels.values().any(|v| v == "leader"));
+                prop_assert!(leaders.count() <= 1, "two leaders: {applied_labels:?}");
                 prop_assert_eq!(&pods[&format!("p{foreign}")].labels["role"], "theirs");
             }
             // When nothing fails, everybody has the right label afterwards.
             if failing == 0 && !failed {
-                let marks = marks_of(&pods, "x");
-                prop_assert_eq!(changes(&roles, &marks), vec![]);
+                let applied_labels = marks_of(&pods, "x");
+                prop_assert_eq!(changes(&roles, &applied_labels), vec![]);
             }
         }
     }

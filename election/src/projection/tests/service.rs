@@ -14,10 +14,10 @@ pub(super) fn slice_for(
     let projection = projection.clone();
     let subject = subject(projections, status);
     let service = after(None, service(&subject, &projection, None)).unwrap();
-    let cast = cast(&subject, &Binder::default(), pods);
+    let candidate_pods = candidate_pods(&subject, &Binder::default(), pods);
     let of = SliceOf {
         service: &service,
-        pod: cast.pod.as_ref(),
+        pod: candidate_pods.pod.as_ref(),
     };
     slice(&subject, &projection, of, live)
 }

@@ -12,16 +12,19 @@ fn open(children: &[&str]) -> (LeaderElectionSpec, Sight) {
     let mut rules = rules(&spec);
     let names: Vec<String> = children.iter().map(|&name| name.to_owned()).collect();
     rules.detect(&names);
-    let claim = |node: &String| {
+    let candidacy = |node: &String| {
         let stat = NodeStat {
             czxid: 4_294_967_297,
             ephemeral_owner: 7,
             ..NodeStat::default()
         };
-        (node.clone(), Member::from(rules.claim(node, &stat, b"a")))
+        (
+            node.clone(),
+            CandidateNode::from(rules.candidacy(node, &stat, b"a")),
+        )
     };
     let snapshot = Snapshot::Queue {
-        members: names.iter().map(claim).collect(),
+        znodes: names.iter().map(candidacy).collect(),
         children: names.clone(),
         acknowledgement: None,
         registration: None,
@@ -115,7 +118,7 @@ fn lasting(spec: &LeaderElectionSpec, data: &str, czxid: i64, mzxid: i64) -> Sig
         ..NodeStat::default()
     };
     let snapshot = Snapshot::Node {
-        claim: rules.claim("leader", &stat, data.as_bytes()),
+        candidacy: rules.candidacy("leader", &stat, data.as_bytes()),
         children: 0,
         zxid: stat.newest(),
     };
@@ -183,12 +186,12 @@ fn a_lasting_registration_has_a_token_of_its_own_for_each_leader() {
             mzxid,
             ..NodeStat::default()
         };
-        let claim = rules.registration("/overseer_elect/leader", &stat, data.as_bytes());
+        let candidacy = rules.registration("/overseer_elect/leader", &stat, data.as_bytes());
         let snapshot = Snapshot::Queue {
             children: Vec::new(),
-            members: HashMap::new(),
+            znodes: HashMap::new(),
             acknowledgement: None,
-            registration: Some(Registration::Present(Member::from(claim))),
+            registration: Some(Registration::Present(CandidateNode::from(candidacy))),
             zxid: mzxid,
         };
         Sight::Seen(Box::new(read_election(&rules, &snapshot)))

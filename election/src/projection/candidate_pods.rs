@@ -1,4 +1,4 @@
-//! Who of an election runs in which pod.
+//! In which pods the candidates of an election run.
 
 use std::net::IpAddr;
 
@@ -8,8 +8,8 @@ use super::{Binder, Binding, Claimant, PodFacts, Pods, Roles, Subject};
 
 /// The pods of an election's candidates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cast {
-    /// The pod of the leader, if somebody leads.
+pub struct CandidatePods {
+    /// The pod of the leader, if there is a leader.
     pub leader: Option<Binding>,
     /// What is known about it.
     pub pod: Option<PodFacts>,
@@ -17,8 +17,8 @@ pub struct Cast {
     pub roles: Option<Roles>,
 }
 
-impl Cast {
-    /// Nobody's pod is known.
+impl CandidatePods {
+    /// No candidate has a known pod.
     pub fn nobody() -> Self {
         Self {
             leader: None,
@@ -29,7 +29,7 @@ impl Cast {
 }
 
 /// Finds the pods of the leader and, where they have to be labelled, of the other candidates.
-pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
+pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> CandidatePods {
     let leader = subject.leader().map(|leader| {
         let claimant = Claimant {
             identity: &leader.identity,
@@ -68,14 +68,14 @@ pub fn cast(subject: &Subject, binder: &Binder, pods: &Pods) -> Cast {
         });
         Roles::new(labels, pod, candidates)
     });
-    Cast {
+    CandidatePods {
         pod: pod.cloned(),
         leader,
         roles,
     }
 }
 
-/// Where a session is connected from, where the servers tell.
+/// The address from which a session is connected, if the servers reported it.
 fn connection(address: Option<&str>) -> Option<IpAddr> {
     address?.parse().ok()
 }

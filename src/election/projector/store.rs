@@ -1,18 +1,18 @@
-//! What elections have left in the cluster: objects, and labels of pods.
+//! What elections own in the cluster: objects, and labels of pods.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bellwether_api::LeaderElection;
 use bellwether_api::labels::ELECTION_UID;
-use bellwether_election::projection::{Mark, marks};
+use bellwether_election::projection::{AppliedLabels, applied_labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 use super::super::Key;
-use super::feed::{Kind, News};
+use super::feed::{Kind, WatchEvent};
 use super::job::Objects;
-use super::requests::{Known, Owned};
+use super::requests::{Cached, OwnedObject};
 
 /// A pod that is labelled.
 #[derive(Default)]
@@ -22,61 +22,63 @@ struct Labelled {
     by: BTreeSet<String>,
 }
 
-/// All that is known of what elections have left.
+/// The objects and the labels of all elections.
 #[derive(Default)]
-pub(super) struct Traces {
+pub(super) struct ProjectionStore {
     /// By the uid of the election, and the object's kind, namespace and name.
-    owned: HashMap<String, BTreeMap<(Kind, String), Owned>>,
-    /// The objects that the list under way has told.
+    owned: HashMap<String, BTreeMap<(Kind, String), OwnedObject>>,
+    /// The objects that the running list of each kind has contained so far.
     listing: HashMap<Kind, HashSet<(String, String)>>,
     pods: HashMap<Key, Labelled>,
     /// By the uid of the election, its namespace, and the pod's name.
-    marks: HashMap<String, (String, BTreeMap<String, Mark>)>,
-    /// The labelled pods that the list under way has told, if one is.
+    applied_labels: HashMap<String, (String, BTreeMap<String, AppliedLabels>)>,
+    /// The labelled pods that the running list has contained so far; `None` while no list runs.
     listing_pods: Option<HashSet<Key>>,
     labels_known: bool,
-    /// Elections whose labels are being taken back.
+    /// Elections whose labels are being removed.
     releasing: HashSet<String>,
 }
 
-impl Traces {
+impl ProjectionStore {
     /// Whether all labelled pods are known.
     pub(super) fn labels_known(&self) -> bool {
         self.labels_known
     }
 
-    /// What an election has set on pods.
-    pub(super) fn marks(&self, uid: &str) -> BTreeMap<String, Mark> {
-        let marks = self.marks.get(uid);
-        marks.map(|(_, marks)| marks.clone()).unwrap_or_default()
+    /// The labels that an election has set on pods, by the pods' names.
+    pub(super) fn applied_labels(&self, uid: &str) -> BTreeMap<String, AppliedLabels> {
+        let applied_labels = self.applied_labels.get(uid);
+        applied_labels
+            .map(|(_, applied_labels)| applied_labels.clone())
+            .unwrap_or_default()
     }
 
     /// Whether an election has labels on pods or objects.
     pub(super) fn has(&self, uid: &str) -> bool {
-        self.marks.contains_key(uid) || self.owned.contains_key(uid)
+        self.applied_labels.contains_key(uid) || self.owned.contains_key(uid)
     }
 
     /// The objects of an election.
-    pub(super) fn owned(&self, uid: &str) -> Vec<Owned> {
+    pub(super) fn owned(&self, uid: &str) -> Vec<OwnedObject> {
         let owned = self.owned.get(uid);
         owned
             .map(|owned| owned.values().cloned().collect())
             .unwrap_or_default()
     }
 
-    /// Takes up news about objects. The uids of the elections that have to be looked at again, and
-    /// whether what is known of their objects is nothing any more because one is gone.
-    pub(super) fn learn_owned(
+    /// Applies an event of an object. Returns the uids of the elections that have to be looked at again, and
+    /// whether their cached objects have to be dropped because one was deleted.
+    pub(super) fn observe_owned_object(
         &mut self,
         kind: Kind,
-        news: News<Box<ObjectMeta>>,
+        event: WatchEvent<Box<ObjectMeta>>,
     ) -> Vec<(String, bool)> {
-        match news {
-            News::Listing => {
+        match event {
+            WatchEvent::ListStarted => {
                 self.listing.insert(kind, HashSet::new());
                 Vec::new()
             }
-            News::Is(meta) => {
+            WatchEvent::Applied(meta) => {
                 let Some((uid, owned)) = owned(kind, &meta) else {
                     return Vec::new();
                 };
@@ -90,11 +92,11 @@ impl Traces {
                     .insert(name, owned);
                 vec![(uid, false)]
             }
-            News::Gone(meta) => owned(kind, &meta)
+            WatchEvent::Deleted(meta) => owned(kind, &meta)
                 .and_then(|(uid, owned)| self.object_gone(uid, kind, owned.name))
                 .into_iter()
                 .collect(),
-            News::Listed => {
+            WatchEvent::ListFinished => {
                 let listed = self.listing.remove(&kind).unwrap_or_default();
                 let known = self.owned.iter().flat_map(|(uid, owned)| {
                     let names = owned.keys().filter(|(one, _)| *one == kind);
@@ -105,7 +107,7 @@ impl Traces {
                     .filter_map(|(uid, name)| self.object_gone(uid, kind, name))
                     .collect()
             }
-            News::Failed { .. } => Vec::new(),
+            WatchEvent::Failed { .. } => Vec::new(),
         }
     }
 
@@ -118,28 +120,28 @@ impl Traces {
         Some((uid, true))
     }
 
-    /// Whether an object is another one, or a newer version, than is known of it.
+    /// Whether the watches have seen a newer version of a cached object.
     pub(super) fn is_outdated(&self, uid: &str, objects: &Objects) -> bool {
         self.outdated(uid, Kind::Lease, &objects.lease)
             || self.outdated(uid, Kind::Service, &objects.service)
             || self.outdated(uid, Kind::EndpointSlice, &objects.slice)
     }
 
-    /// Forgets what is outdated, so that it is read again.
+    /// Drops the cached objects that are outdated, so that they are read again.
     pub(super) fn outdate(&self, uid: &str, objects: &mut Objects) {
         if self.outdated(uid, Kind::Lease, &objects.lease) {
-            objects.lease = Known::Unread;
+            objects.lease = Cached::Unread;
         }
         if self.outdated(uid, Kind::Service, &objects.service) {
-            objects.service = Known::Unread;
+            objects.service = Cached::Unread;
         }
         if self.outdated(uid, Kind::EndpointSlice, &objects.slice) {
-            objects.slice = Known::Unread;
+            objects.slice = Cached::Unread;
         }
     }
 
-    fn outdated<K: Resource>(&self, uid: &str, kind: Kind, known: &Known<K>) -> bool {
-        let Known::Is(object) = known else {
+    fn outdated<K: Resource>(&self, uid: &str, kind: Kind, known: &Cached<K>) -> bool {
+        let Cached::Present(object) = known else {
             return false;
         };
         let meta = object.meta();
@@ -153,21 +155,24 @@ impl Traces {
         })
     }
 
-    /// Takes up news about labelled pods. The uids of the elections that have to be looked at again.
-    pub(super) fn learn_labelled(&mut self, news: News<Box<ObjectMeta>>) -> BTreeSet<String> {
-        match news {
-            News::Listing => {
+    /// Applies an event of a labelled pod. Returns the uids of the elections that have to be looked at again.
+    pub(super) fn observe_labelled_pod(
+        &mut self,
+        event: WatchEvent<Box<ObjectMeta>>,
+    ) -> BTreeSet<String> {
+        match event {
+            WatchEvent::ListStarted => {
                 self.listing_pods = Some(HashSet::new());
                 BTreeSet::new()
             }
-            News::Is(meta) => {
+            WatchEvent::Applied(meta) => {
                 if let Some(listing) = &mut self.listing_pods {
                     listing.insert(key(&meta));
                 }
                 self.labelled(&meta)
             }
-            News::Gone(mut meta) => {
-                // It may live on without our label, or be gone; either way nothing is set on it.
+            WatchEvent::Deleted(mut meta) => {
+                // The pod may be deleted or may only have lost the label; in both cases it has no labels of ours.
                 meta.managed_fields = None;
                 let changed = self.labelled(&meta);
                 let current = self.pods.get(&key(&meta));
@@ -176,7 +181,7 @@ impl Traces {
                 }
                 changed
             }
-            News::Listed => {
+            WatchEvent::ListFinished => {
                 let listed = self.listing_pods.take().unwrap_or_default();
                 let gone: Vec<Key> = self
                     .pods
@@ -190,15 +195,15 @@ impl Traces {
                     .collect();
                 if !self.labels_known {
                     self.labels_known = true;
-                    changed.extend(self.marks.keys().cloned());
+                    changed.extend(self.applied_labels.keys().cloned());
                 }
                 changed
             }
-            News::Failed { .. } => BTreeSet::new(),
+            WatchEvent::Failed { .. } => BTreeSet::new(),
         }
     }
 
-    /// A pod as it is now, or was; what is older than what is known is ignored.
+    /// Stores a version of a pod, unless a newer one is known.
     pub(super) fn labelled(&mut self, meta: &ObjectMeta) -> BTreeSet<String> {
         let key = key(meta);
         let now = version(meta.resource_version.as_deref());
@@ -207,28 +212,28 @@ impl Traces {
             return BTreeSet::new();
         }
         pod.version = now;
-        let marks = marks(meta);
-        let by: BTreeSet<String> = marks.keys().cloned().collect();
+        let applied_labels = applied_labels(meta);
+        let by: BTreeSet<String> = applied_labels.keys().cloned().collect();
         let before = std::mem::replace(&mut pod.by, by);
         let mut changed = BTreeSet::new();
         for uid in before {
-            if !marks.contains_key(&uid) {
+            if !applied_labels.contains_key(&uid) {
                 self.take_mark(&uid, &key.name);
                 changed.insert(uid);
             }
         }
-        for (uid, mark) in marks {
-            let of = self.marks.entry(uid.clone());
+        for (uid, applied) in applied_labels {
+            let of = self.applied_labels.entry(uid.clone());
             let (_, of) = of.or_insert_with(|| (key.namespace.clone(), BTreeMap::new()));
-            if of.get(&key.name) != Some(&mark) {
-                of.insert(key.name.clone(), mark);
+            if of.get(&key.name) != Some(&applied) {
+                of.insert(key.name.clone(), applied);
                 changed.insert(uid);
             }
         }
         changed
     }
 
-    /// A pod is gone.
+    /// Removes a pod that was deleted.
     pub(super) fn pod_gone(&mut self, namespace: &str, name: &str) -> BTreeSet<String> {
         let key = Key {
             namespace: namespace.to_owned(),
@@ -242,43 +247,45 @@ impl Traces {
     }
 
     fn take_mark(&mut self, uid: &str, pod: &str) {
-        if let Some((_, marks)) = self.marks.get_mut(uid) {
-            marks.remove(pod);
-            if marks.is_empty() {
-                self.marks.remove(uid);
+        if let Some((_, applied_labels)) = self.applied_labels.get_mut(uid) {
+            applied_labels.remove(pod);
+            if applied_labels.is_empty() {
+                self.applied_labels.remove(uid);
             }
         }
     }
 
-    /// Elections that are not known and have labels on pods: namespace, uid, and what they have set.
-    /// They count as being taken care of from now on.
+    /// Elections that do not exist any more and have labels on pods: namespace, uid, and labels. From now on
+    /// their labels count as being removed.
     pub(super) fn strangers(
         &mut self,
         known: &HashMap<String, Arc<LeaderElection>>,
-    ) -> Vec<(String, String, BTreeMap<String, Mark>)> {
+    ) -> Vec<(String, String, BTreeMap<String, AppliedLabels>)> {
         if !self.labels_known {
             return Vec::new();
         }
         let strangers: Vec<_> = self
-            .marks
+            .applied_labels
             .iter()
             .filter(|(uid, _)| !known.contains_key(*uid) && !self.releasing.contains(*uid))
-            .map(|(uid, (namespace, marks))| (namespace.clone(), uid.clone(), marks.clone()))
+            .map(|(uid, (namespace, applied_labels))| {
+                (namespace.clone(), uid.clone(), applied_labels.clone())
+            })
             .collect();
         let uids = strangers.iter().map(|(_, uid, _)| uid.clone());
         self.releasing.extend(uids);
         strangers
     }
 
-    /// An election was taken care of.
+    /// The labels of an election were removed.
     pub(super) fn released(&mut self, uid: &str) {
         self.releasing.remove(uid);
     }
 }
 
-/// The election that an object belongs to, and what has to be known to delete it. Only an object that
-/// both says so and is owned by it belongs to an election.
-fn owned(kind: Kind, meta: &ObjectMeta) -> Option<(String, Owned)> {
+/// The election that an object belongs to, and what a deletion needs. An object belongs to an election if
+/// both its label and its owner reference name it.
+fn owned(kind: Kind, meta: &ObjectMeta) -> Option<(String, OwnedObject)> {
     let uid = meta.labels.as_ref()?.get(ELECTION_UID)?;
     let owners = meta.owner_references.as_deref().unwrap_or_default();
     let is_ours = |uid: &str| {
@@ -286,7 +293,7 @@ fn owned(kind: Kind, meta: &ObjectMeta) -> Option<(String, Owned)> {
             .iter()
             .any(|owner| owner.uid == uid && owner.controller == Some(true))
     };
-    let owned = Owned {
+    let owned = OwnedObject {
         kind,
         name: meta.name.clone()?,
         uid: meta.uid.clone()?,

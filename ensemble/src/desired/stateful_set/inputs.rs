@@ -1,0 +1,88 @@
+//! The hash of what a pod template depends on.
+
+use serde_json::json;
+
+use crate::desired::claims::ClaimSizes;
+use crate::desired::short_hash;
+use crate::observation::Revision;
+use crate::validate::{LogVolume, ValidEnsemble};
+
+/// The hash of everything that the user asks for and that the pod template depends on. It does not depend on
+/// the operator's version: a new operator must not restart a healthy ensemble.
+///
+/// `sizes` are those in the claim templates. They stay when the user asks for more, so growth restarts
+/// nothing.
+///
+/// Every field is named: a new one does not compile before it is hashed or stands among those that the
+/// template does not depend on.
+pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSizes<'_>) -> String {
+    let ValidEnsemble {
+        id_offset,
+        image,
+        image_pull_policy,
+        image_pull_secrets,
+        storage_class,
+        transaction_log,
+        reclaim_policy,
+        settings,
+        heap_mib,
+        jvm_options,
+        pod,
+        metrics,
+        restart_at,
+        // Fixed for the life of an ensemble.
+        name: _,
+        namespace: _,
+        uid: _,
+        // Numbers of pods, which a StatefulSet changes without its template.
+        size: _,
+        observers: _,
+        // The image has them.
+        version: _,
+        release: _,
+        // `sizes` has those that the claim templates were created with.
+        storage_size: _,
+        // What the operator does, not what it renders.
+        generation: _,
+        paused: _,
+        accept_data_loss: _,
+        // The operator's own part: it differs between versions of the operator.
+        context: _,
+    } = ensemble;
+    let Revision {
+        // The name is a hash of files that also depend on the operator's version.
+        name: _,
+        voters,
+        initialize,
+    } = revision;
+    let ClaimSizes { data, log } = sizes;
+    let mut inputs = json!([
+        voters.to_string(),
+        initialize.map(|id| id.0),
+        image,
+        image_pull_policy,
+        image_pull_secrets,
+        settings,
+        heap_mib,
+        jvm_options,
+        pod,
+        restart_at,
+        id_offset,
+        data,
+        storage_class,
+        reclaim_policy,
+    ]);
+    // What an ensemble does not use is not hashed, so its hash is that of operators that did not know it.
+    if let (Some(LogVolume { size: _, class }), Some(inputs)) =
+        (transaction_log, inputs.as_array_mut())
+    {
+        inputs.push(json!([log, class]));
+    }
+    if let (true, Some(inputs)) = (*metrics, inputs.as_array_mut()) {
+        inputs.push(json!("metrics"));
+    }
+    short_hash(&inputs)
+}
+
+#[cfg(test)]
+mod tests;
