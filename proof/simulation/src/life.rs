@@ -117,6 +117,13 @@ enum Later {
     AllowWrites(&'static str),
 }
 
+/// Prepares what every life needs, so that the copies of this process need not do it. It is done on a thread of
+/// its own: hash maps of this thread are seeded only when its life has begun.
+pub fn prepare() {
+    // A thread that fails leaves the work to the lives.
+    let _ = std::thread::spawn(crate::api_server::prepare).join();
+}
+
 /// Lives through one life.
 pub async fn live(options: &Options) -> Story {
     let mut rng = fastrand::Rng::with_seed(options.seed);

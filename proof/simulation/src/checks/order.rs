@@ -166,10 +166,7 @@ impl Order {
         let paused = sight.ensemble.is_some_and(|e| e["spec"]["paused"] == true);
         self.paused = paused.then(|| self.paused.unwrap_or(now));
         let reachable = sight.machines.kubelets.processes();
-        let leads = |process: &&ProcessId| {
-            let answer = sight.machines.zoo.answer(**process, "srvr");
-            answer.is_some_and(|text| text.contains("Mode: leader"))
-        };
+        let leads = |process: &&ProcessId| sight.machines.zoo.says_it_leads(**process);
         let two = reachable.iter().filter(leads).count() > 1;
         self.two_lead = two.then(|| self.two_lead.unwrap_or(now));
     }

@@ -21,6 +21,7 @@ impl Kubelets {
         pod: &Object,
     ) -> Result<Start, String> {
         let prepare = member_program(pod)?;
+        self.claims_seen = None;
         let mut disks = Vec::new();
         for claim in &sandbox.claims {
             disks.push(
