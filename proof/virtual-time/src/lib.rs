@@ -164,6 +164,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_process_with_threads_is_not_copied() {
+        let thread = std::thread::spawn(std::thread::park);
+        let copied = in_a_copy(1, || std::process::ExitCode::SUCCESS);
+        assert!(copied.is_err());
+        thread.thread().unpark();
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn only_the_wall_clock_of_the_program_under_test_is_ahead() {
         begin(1);
         let (start, cluster) = (Instant::now(), cluster_time());
