@@ -1,7 +1,11 @@
 //! What users, machines and chance do to an ensemble in a life.
 
+mod variety;
+
 use std::fmt;
 use std::time::Duration;
+
+pub use variety::{ObserverAct, Variety};
 
 /// One thing that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +80,17 @@ pub enum Act {
     ChangeWrites(&'static str, Injection),
     /// A quota keeps pods from being created for this long.
     Quota(Duration),
+    /// Something happens to observers.
+    Observers(ObserverAct),
+    /// One of the two volume claims of a member is deleted with its pod. A person looks at the status after this time.
+    LoseOneDisk {
+        /// Which member's.
+        ordinal: u16,
+        /// The one of the transaction log, and not of the snapshots.
+        log: bool,
+        /// After how long a person looks.
+        noticed: Duration,
+    },
 }
 
 /// What a user changes together with the size.

@@ -28,6 +28,12 @@ mod validation;
 mod watch;
 mod write;
 
+/// Prepares what every life needs and none changes, which takes longer than many a life.
+pub(crate) fn prepare() {
+    custom::prepare();
+    structure::prepare();
+}
+
 pub use admission::{Admission, Opinion, Quota, Review};
 pub use cache::Cache;
 pub use delete::{Delete, Preconditions, Propagation};

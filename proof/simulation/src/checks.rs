@@ -1,5 +1,6 @@
 //! What must hold, always: it is looked at after every step of the cluster.
 
+mod observers;
 mod order;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use serde_json::Value;
 use crate::api_server::{Kind, Object, Verb, Write};
 use crate::cluster::{ENSEMBLE, Machines, NAME, NAMESPACE};
 use crate::zookeeper::Phase;
+use observers::{Observers, is_observer};
 use order::Order;
 
 /// What is remembered between two looks.
@@ -27,6 +29,8 @@ pub struct Checks {
     servers: usize,
     /// Who may write what, and when.
     order: Order,
+    /// When which observer restarts, and who waits for it.
+    observers: Observers,
     /// A person made two leaders: what the servers do then is not the operator's doing.
     pub servers_excused: bool,
     /// Since when the status says what is not so.
@@ -51,12 +55,23 @@ pub struct Sight<'a> {
     pub pods: &'a [Arc<Object>],
     /// The revision of the StatefulSet's pod template.
     pub update_revision: Option<&'a str>,
+    /// What is to become of the observers.
+    pub observers: ObserverSight<'a>,
     /// Whether the policy lets volumes be deleted.
     pub deletes_volumes: bool,
     /// The size that the user asks for.
     pub wanted: u16,
     /// The server list of the StatefulSet's pod template.
     pub template: Option<Voters>,
+}
+
+/// What is to become of the observers.
+#[derive(Clone, Copy, Debug)]
+pub struct ObserverSight<'a> {
+    /// The revision of their StatefulSet's pod template.
+    pub update_revision: Option<&'a str>,
+    /// How many the user asks for.
+    pub wanted: u16,
 }
 
 impl Sight<'_> {
@@ -75,7 +90,10 @@ impl Checks {
         self.order.begin();
         for write in writes.iter().filter(|write| write.result.is_ok()) {
             let wrong = match write.actor.starts_with("operator-") {
-                true => self.order.judge(sight, write),
+                true => {
+                    let wrong = self.order.judge(sight, write);
+                    wrong.or_else(|| self.observers.judge(sight, write))
+                }
                 false => None,
             };
             if let Some(wrong) = wrong {
@@ -86,6 +104,7 @@ impl Checks {
                 ));
             }
             self.order.note(sight.now, write);
+            self.observers.note(sight.now, write);
             if !write.actor.starts_with("operator-") {
                 continue;
             }
@@ -94,6 +113,9 @@ impl Checks {
                 .entry(format!("{:?} {}", write.verb, write.kind.resource().name))
                 .or_default() += 1;
             match (write.verb, write.kind) {
+                // An observer counts in no majority, and is not copied for: its restart costs nobody anything.
+                (Verb::Delete, Kind::POD)
+                    if write.before.as_ref().is_some_and(|p| is_observer(p)) => {}
                 (Verb::Delete, Kind::POD) => {
                     self.restart(sight, write);
                 }
@@ -237,6 +259,7 @@ impl Checks {
         } = *sight;
         let seen = machines.zoo.violations();
         self.order.look(sight);
+        self.violations.extend(self.observers.look(sight));
         for violation in seen[self.servers..]
             .iter()
             .filter(|_| !self.servers_excused)
@@ -286,9 +309,10 @@ impl Checks {
     }
 }
 
-/// The ordinal in a pod's name.
+/// The ordinal in the name of a voter's pod; observers have names of another form.
 fn ordinal(pod: &str) -> Option<u16> {
-    pod.rsplit('-').next()?.parse().ok()
+    let ordinal = pod.strip_prefix(NAME)?.strip_prefix('-')?;
+    ordinal.parse().ok()
 }
 
 fn id_of(pod: &Object) -> Option<ServerId> {
@@ -299,4 +323,16 @@ fn id_of(pod: &Object) -> Option<ServerId> {
 pub fn list_of(pod: &Value) -> Option<Voters> {
     let voters = pod["metadata"]["annotations"][labels::VOTERS].as_str();
     voters.and_then(|voters| voters.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_observer_has_no_ordinal_among_the_voters() {
+        assert_eq!(ordinal("zk-2"), Some(2));
+        assert_eq!(ordinal("zk-observer-2"), None);
+        assert_eq!(ordinal("other-2"), None);
+    }
 }

@@ -87,7 +87,7 @@ impl Cluster {
         let mut machines = self.machines();
         let machines = &mut *machines;
         let mut store = self.api.store();
-        let _ = machines.controllers.step(&mut store);
+        machines.controllers.step_if_due(&mut store);
         machines.kubelets.step(now, &mut store, &mut machines.zoo);
         machines.kubelets.forget_claims(&store);
         machines.writer.use_servers(machines.kubelets.processes());

@@ -27,9 +27,23 @@ pub struct Controllers {
     pub garbage: GarbageCollector,
     /// What binds, grows and protects claims.
     pub volumes: Volumes,
+    /// The revision at which there was nothing to do, and until when.
+    idle: Option<(u64, Option<Instant>)>,
 }
 
 impl Controllers {
+    /// Lets every controller do what is due, if anything can be. Nobody may have changed how far behind their
+    /// caches are since the last call.
+    pub fn step_if_due(&mut self, store: &mut Store) {
+        let idle = self.idle.is_some_and(|(revision, until)| {
+            revision == store.revision() && until.is_none_or(|until| Instant::now() < until)
+        });
+        if !idle {
+            let until = self.step(store);
+            self.idle = Some((store.revision(), until));
+        }
+    }
+
     /// Lets every controller do what is due, until none has anything to do. Returns when that has to be
     /// done again if nothing changes before.
     pub fn step(&mut self, store: &mut Store) -> Option<Instant> {

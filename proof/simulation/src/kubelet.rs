@@ -59,8 +59,9 @@ struct Sandbox {
     ready: bool,
     failures: u32,
     next_probe: Duration,
-    /// What was written to the pod's status last.
+    /// What was written to the pod's status last, and what that was made from.
     written: Value,
+    shown: Option<(Stage, bool, bool)>,
 }
 
 /// A machine of the cluster.
@@ -81,6 +82,8 @@ pub struct Kubelets {
     /// Pods, by uid, in which a container beside the server's does not run.
     beside: BTreeSet<String>,
     addresses: u32,
+    /// The revision of the claims that was looked at last.
+    claims_seen: Option<u64>,
     rng: fastrand::Rng,
 }
 
@@ -97,6 +100,7 @@ impl Kubelets {
             disks: BTreeMap::new(),
             beside: BTreeSet::new(),
             addresses: 0,
+            claims_seen: None,
             rng: fastrand::Rng::with_seed(seed),
         }
     }
@@ -173,6 +177,7 @@ impl Kubelets {
                 zoo.join(now, process);
             }
             sandbox.written = Value::Null;
+            sandbox.shown = None;
         }
     }
 
@@ -262,6 +267,7 @@ impl Kubelets {
             failures: 0,
             next_probe: now,
             written: Value::Null,
+            shown: None,
         };
         self.sandboxes.insert(pod.uid().to_owned(), sandbox);
         let _ = store.update(
@@ -408,6 +414,11 @@ impl Kubelets {
 
     /// A volume's data is gone with its claim.
     pub fn forget_claims(&mut self, store: &Store) {
+        let seen = Some(store.changed(Kind::CLAIM));
+        if self.claims_seen == seen {
+            return;
+        }
+        self.claims_seen = seen;
         let claims: Vec<&str> = store.list(Kind::CLAIM, None).map(|c| c.uid()).collect();
         self.disks.retain(|uid, _| claims.contains(&uid.as_str()));
     }

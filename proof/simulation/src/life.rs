@@ -1,25 +1,28 @@
 //! One life of an ensemble: it is created, things happen to it, and in the end it has to be as asked for.
 
 mod acting;
+mod disks;
+mod observing;
 mod scripted;
 mod undo;
 mod webhooks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::{Operator, Settings};
+use bellwether_ensemble::desired::observers::set_name;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::Context;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::acts::choose;
+use crate::acts::{Variety, choose};
 use crate::api_server::Kind;
-use crate::checks::{Checks, Sight, list_of};
+use crate::checks::{Checks, ObserverSight, Sight, list_of};
 use crate::cluster::{Cluster, ENSEMBLE, NAME, NAMESPACE};
 use crate::requests::{Requests, Trouble};
 use crate::script::Script;
@@ -91,6 +94,8 @@ struct Life {
     last_message: String,
     old_status: Option<Value>,
     lost_disk: Option<Duration>,
+    /// The members that have lost one of their two volumes.
+    half: BTreeSet<u16>,
     /// The servers of an ensemble that was deleted with its data: what they still acknowledge is lost.
     deleted: Vec<ProcessId>,
     /// Volume claims that a deleted ensemble left although its policy deletes them: the operator had not made
@@ -109,12 +114,21 @@ enum Later {
     Continue(String),
     Resume,
     Thaw(u16),
+    ThawPod(String),
+    LookAtDisks,
     RegainNode(usize),
     Heal(u16, u16),
     StopFailing,
     ThawCaches,
     EndQuota,
     AllowWrites(&'static str),
+}
+
+/// Prepares what every life needs, so that the copies of this process need not do it. It is done on a thread of
+/// its own: hash maps of this thread are seeded only when its life has begun.
+pub fn prepare() {
+    // A thread that fails leaves the work to the lives.
+    let _ = std::thread::spawn(crate::api_server::prepare).join();
 }
 
 /// Lives through one life.
@@ -127,6 +141,8 @@ pub async fn live(options: &Options) -> Story {
         return scripted::follow(options, script, rng).await;
     }
     let acts = choose(&mut rng, size);
+    let mut variety = Variety::of(options.seed);
+    let acts = variety.mix(acts, size);
     // The operators' clocks may differ from the cluster's.
     let ahead = if rng.u8(0..3) == 0 {
         rng.i64(-120..=120)
@@ -135,6 +151,7 @@ pub async fn live(options: &Options) -> Story {
     };
     bellwether_virtual_time::set_ahead(ahead);
     let mut life = Life::new(options, size, deletes);
+    variety.ask(&mut life.spec);
     life.story.acts = acts.len();
     if ahead != 0 {
         life.tell(&format!(
@@ -200,6 +217,7 @@ impl Life {
             last_message: String::new(),
             old_status: None,
             lost_disk: None,
+            half: BTreeSet::new(),
             deleted: Vec::new(),
             left_over: Vec::new(),
             remembered: scripted::Remembered::default(),
@@ -323,13 +341,17 @@ impl Life {
     /// Looks at what happened since the last look.
     fn look(&mut self) {
         let now = self.cluster.now();
-        let (writes, pods, ensemble, set) = {
+        let (writes, pods, ensemble, set, observers) = {
             let mut store = self.cluster.api.store();
             let writes = store.take_writes();
             let pods: Vec<_> = store.list(Kind::POD, Some(NAMESPACE)).cloned().collect();
             let ensemble = store.get(Kind::ENSEMBLE, NAMESPACE, NAME).cloned();
             let set = store.get(Kind::STATEFUL_SET, NAMESPACE, NAME).cloned();
-            (writes, pods, ensemble, set)
+            let observers = set_name(NAME);
+            let observers = store
+                .get(Kind::STATEFUL_SET, NAMESPACE, &observers)
+                .cloned();
+            (writes, pods, ensemble, set, observers)
         };
         let update = set
             .as_ref()
@@ -343,6 +365,13 @@ impl Life {
             ensemble: ensemble.as_deref(),
             pods: &pods,
             update_revision: update,
+            observers: ObserverSight {
+                update_revision: (observers.as_ref())
+                    .and_then(|s| s["status"]["updateRevision"].as_str()),
+                wanted: (self.spec["observers"]["replicas"].as_u64())
+                    .and_then(|r| u16::try_from(r).ok())
+                    .unwrap_or(0),
+            },
             deletes_volumes: self.deletes,
             wanted: wanted.and_then(|r| u16::try_from(r).ok()).unwrap_or(0),
             template: set.as_ref().and_then(|s| list_of(&s["spec"]["template"])),
@@ -402,6 +431,9 @@ impl Life {
 
     /// Whether the ensemble is as asked for.
     fn is_as_asked(&self) -> bool {
+        if !self.observers_are_as_asked() {
+            return false;
+        }
         let store = self.cluster.api.store();
         let Some(ensemble) = store.get(Kind::ENSEMBLE, NAMESPACE, NAME) else {
             return false;
@@ -411,7 +443,7 @@ impl Life {
             return false;
         };
         let update = set["status"]["updateRevision"].as_str();
-        let pods: Vec<_> = store.list(Kind::POD, Some(NAMESPACE)).collect();
+        let pods = observing::voters(&store);
         let count = u64::try_from(pods.len()).unwrap_or_default();
         ensemble["status"]["phase"] == "Ready"
             && ensemble["status"]["observedGeneration"] == ensemble["metadata"]["generation"]
@@ -438,6 +470,7 @@ impl Life {
             }
             self.go_on(Duration::from_secs(2)).await;
             self.delete_left_over();
+            self.replace_disks();
             if self.is_as_asked() {
                 break;
             }

@@ -1,5 +1,6 @@
 //! `simulate`: many lives of an ensemble, each in a process of its own, so that none depends on another.
 
+mod nursery;
 mod process;
 mod scenarios;
 mod tables;
@@ -58,12 +59,19 @@ struct Arguments {
     /// Live this one life and print it as JSON
     #[arg(long, hide = true)]
     child: bool,
+    /// Live each life that standard input asks for in a copy of this process
+    #[arg(long, hide = true)]
+    nursery: bool,
 }
 
 /// After this time a change is over in which nothing goes wrong.
 const SETTLED: Duration = Duration::from_secs(300);
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
+    if arguments.nursery {
+        nursery::serve()?;
+        return Ok(ExitCode::SUCCESS);
+    }
     if arguments.child {
         child(&arguments)?;
         return Ok(ExitCode::SUCCESS);

@@ -1,15 +1,11 @@
 //! Lives in processes of their own.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use bellwether_simulation::life::Story;
 
-/// A life that takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::nursery::Nursery;
 
 /// Which life.
 #[derive(Clone, Copy, Debug)]
@@ -44,56 +40,19 @@ pub(crate) fn run(life: &Life<'_>) -> Result<Story> {
         without,
         broken,
     } = *life;
-    let program = std::env::current_exe()?;
     let numbers: Vec<String> = without.iter().map(ToString::to_string).collect();
-    let mut command = match Path::new("/usr/bin/setarch").exists() {
-        // Hash maps that seed themselves by addresses have to see the same ones.
-        true => {
-            let mut command = Command::new("/usr/bin/setarch");
-            command.args(["--addr-no-randomize"]).arg(program);
-            command
-        }
-        false => Command::new(program),
-    };
-    command.args(["--child", "--seed", &seed.to_string()]);
+    let mut arguments = vec!["--child".to_owned(), "--seed".to_owned(), seed.to_string()];
     if let Some(scenario) = scenario {
-        command.args(["--scenario", scenario]);
+        arguments.extend(["--scenario".to_owned(), scenario.to_owned()]);
     }
     if let Some(rule) = broken {
-        command.args(["--break-rule", rule]);
+        arguments.extend(["--break-rule".to_owned(), rule.to_owned()]);
     }
     if !numbers.is_empty() {
-        command.args(["--without", &numbers.join(",")]);
+        arguments.extend(["--without".to_owned(), numbers.join(",")]);
     }
-    let mut process = command
-        .stdout(Stdio::piped())
-        .stdin(Stdio::null())
-        .spawn()?;
-    let begin = Instant::now();
-    let mut output = process.stdout.take().context("no output")?;
-    let reader = std::thread::spawn(move || {
-        let mut text = String::new();
-        std::io::Read::read_to_string(&mut output, &mut text).map(|_| text)
-    });
-    loop {
-        if process.try_wait()?.is_some() {
-            break;
-        }
-        if begin.elapsed() > PATIENCE {
-            process.kill()?;
-            process.wait()?;
-            bail!("seed {seed} did not end within {PATIENCE:?}");
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    let text = reader
-        .join()
-        .map_err(|_| anyhow::anyhow!("the reader failed"))??;
-    let last = text
-        .lines()
-        .last()
-        .with_context(|| format!("seed {seed} ended without a story"))?;
-    Ok(serde_json::from_str(last)?)
+    let nursery = Nursery::idle()?;
+    nursery.live(&arguments, &format!("seed {seed}"))
 }
 
 /// Lives the lives of these seeds, as many at once as there are cores, until `go_on` says no.

@@ -5,6 +5,7 @@
 //! back-offs. Before [`begin`] they answer as the kernel does. madsim and turmoil do the same.
 #![allow(unsafe_code, reason = "the C library's functions are replaced")]
 
+use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
@@ -106,11 +107,70 @@ pub unsafe extern "C" fn getrandom(
     libc::ssize_t::try_from(length).unwrap_or(-1)
 }
 
+/// How a copy of this process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// By itself, and it says that all is well.
+    Well,
+    /// It took too long and was ended.
+    Late,
+    /// Otherwise.
+    Badly,
+}
+
+/// Makes a copy of this process that does `work` and ends, and waits for its end. The copy has what this process
+/// has prepared, and nothing that other copies did. It is ended after this many seconds of the kernel's clock.
+///
+/// # Errors
+/// This process has more than one thread, of which a copy would lack all but one; or the kernel makes none.
+pub fn in_a_copy(seconds: u32, work: impl FnOnce() -> std::process::ExitCode) -> io::Result<End> {
+    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("a process with threads cannot be copied"));
+    }
+    // SAFETY: there is one thread, so the copy finds no lock that another one held.
+    let copy = unsafe { libc::fork() };
+    match copy {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            // SAFETY: the signal's default is the end of the process.
+            unsafe { libc::alarm(seconds) };
+            let well = work() == std::process::ExitCode::SUCCESS;
+            std::process::exit(i32::from(!well))
+        }
+        copy => {
+            let mut status = 0;
+            // SAFETY: `status` is a place for a number, and the copy is this process's child.
+            while unsafe { libc::waitpid(copy, &raw mut status, 0) } == -1 {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+            Ok(match status {
+                0 => End::Well,
+                status if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM => {
+                    End::Late
+                }
+                _ => End::Badly,
+            })
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
 
     use super::*;
+
+    #[test]
+    fn a_process_with_threads_is_not_copied() {
+        let thread = std::thread::spawn(std::thread::park);
+        let copied = in_a_copy(1, || std::process::ExitCode::SUCCESS);
+        assert!(copied.is_err());
+        thread.thread().unpark();
+        thread.join().unwrap();
+    }
 
     #[test]
     fn only_the_wall_clock_of_the_program_under_test_is_ahead() {

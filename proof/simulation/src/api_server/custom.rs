@@ -11,6 +11,11 @@ use super::refusal::Flaw;
 /// The rules of both kinds; compiling them takes longer than a simulated life.
 static RULES: LazyLock<Result<Linter, UnusableSchema>> = LazyLock::new(Linter::new);
 
+/// Compiles the rules now instead of at the first write.
+pub(crate) fn prepare() {
+    LazyLock::force(&RULES);
+}
+
 /// Fills in, prunes and checks an object, or its status alone. What did not change is as it was.
 pub(crate) fn admit(
     kind: Kind,

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 pub struct Object {
     value: Value,
     revision: u64,
+    name: Box<str>,
+    namespace: Box<str>,
+    uid: Box<str>,
     text: OnceLock<Bytes>,
     metadata_text: OnceLock<Bytes>,
 }
@@ -28,9 +31,15 @@ impl Object {
     /// This version of an object.
     pub(crate) fn new(mut value: Value, revision: u64) -> Self {
         value["metadata"]["resourceVersion"] = Value::String(revision.to_string());
+        // They are asked for many times in each step.
+        let word = |key: &str| Box::from(word(&value, key));
+        let (name, namespace, uid) = (word("name"), word("namespace"), word("uid"));
         Self {
             value,
             revision,
+            name,
+            namespace,
+            uid,
             text: OnceLock::new(),
             metadata_text: OnceLock::new(),
         }
@@ -57,23 +66,19 @@ impl Object {
         })
     }
 
-    fn word(&self, key: &str) -> &str {
-        word(&self.value, key)
-    }
-
     /// The name.
     pub fn name(&self) -> &str {
-        self.word("name")
+        &self.name
     }
 
     /// The namespace; empty where there is none.
     pub fn namespace(&self) -> &str {
-        self.word("namespace")
+        &self.namespace
     }
 
     /// What tells it from another object of the same name.
     pub fn uid(&self) -> &str {
-        self.word("uid")
+        &self.uid
     }
 
     /// The value of a label.

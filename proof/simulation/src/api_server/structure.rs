@@ -56,6 +56,11 @@ impl Custom {
 static ENSEMBLE: LazyLock<Custom> = LazyLock::new(Custom::of::<ZooKeeperEnsemble>);
 static ELECTION: LazyLock<Custom> = LazyLock::new(Custom::of::<LeaderElection>);
 
+/// Reads the schema of ensembles now instead of at the first write.
+pub(crate) fn prepare() {
+    LazyLock::force(&ENSEMBLE);
+}
+
 /// A place in objects of a kind.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'p> {

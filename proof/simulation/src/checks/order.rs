@@ -82,6 +82,11 @@ impl Order {
 
     fn restart(&self, sight: &Sight<'_>, write: &Write) -> Option<String> {
         let before = write.before.as_ref()?;
+        let long = |since: Duration| sight.now >= since + UNKNOWN;
+        let paused = sight.ensemble.is_some_and(|e| e["spec"]["paused"] == true);
+        if paused && self.paused.is_some_and(long) {
+            return Some("although the user had paused the ensemble".to_owned());
+        }
         if before.label(labels::COMPONENT).is_some() {
             return None;
         }
@@ -90,13 +95,8 @@ impl Order {
                 "before the StatefulSet's controller had seen the template written before it";
             return Some(text.to_owned());
         }
-        let long = |since: Duration| sight.now >= since + UNKNOWN;
         if self.two_lead.is_some_and(long) {
             return Some("while two members said that they lead".to_owned());
-        }
-        let paused = sight.ensemble.is_some_and(|e| e["spec"]["paused"] == true);
-        if paused && self.paused.is_some_and(long) {
-            return Some("although the user had paused the ensemble".to_owned());
         }
         let deaf = self.deaf.get(&*write.actor).copied();
         (deaf.is_some_and(long) && serves(sight, before))
@@ -156,7 +156,7 @@ impl Order {
             self.deaf.entry(name.clone()).or_insert(now);
         }
         let down: Vec<&str> = (sight.pods.iter())
-            .filter(|pod| !serves(sight, pod))
+            .filter(|pod| pod.label(labels::COMPONENT).is_none() && !serves(sight, pod))
             .map(|pod| pod.name())
             .collect();
         self.down.retain(|name, _| down.contains(&name.as_str()));
@@ -166,10 +166,7 @@ impl Order {
         let paused = sight.ensemble.is_some_and(|e| e["spec"]["paused"] == true);
         self.paused = paused.then(|| self.paused.unwrap_or(now));
         let reachable = sight.machines.kubelets.processes();
-        let leads = |process: &&ProcessId| {
-            let answer = sight.machines.zoo.answer(**process, "srvr");
-            answer.is_some_and(|text| text.contains("Mode: leader"))
-        };
+        let leads = |process: &&ProcessId| sight.machines.zoo.says_it_leads(**process);
         let two = reachable.iter().filter(leads).count() > 1;
         self.two_lead = two.then(|| self.two_lead.unwrap_or(now));
     }

@@ -21,6 +21,7 @@ impl Kubelets {
         pod: &Object,
     ) -> Result<Start, String> {
         let prepare = member_program(pod)?;
+        self.claims_seen = None;
         let mut disks = Vec::new();
         for claim in &sandbox.claims {
             disks.push(
@@ -38,9 +39,14 @@ impl Kubelets {
         let config = store.get(Kind::CONFIG_MAP, &sandbox.namespace, revision);
         let config = config.ok_or_else(|| format!("configmap \"{revision}\" not found"))?;
         let id = prepare.id;
-        let file = &config["data"][format!("zoo-{id}.cfg")];
-        let observers_file = &config["data"]["zoo-observer.cfg"];
-        let text = file.as_str().or(observers_file.as_str());
+        let text = match prepare.observer {
+            // All observers share one file, into which each puts its own id and name.
+            true => config["data"]["zoo-observer.cfg"].as_str().map(|text| {
+                let text = text.replace("{id}", &id.to_string());
+                text.replace("{pod}", pod.name())
+            }),
+            false => (config["data"][format!("zoo-{id}.cfg")].as_str()).map(str::to_owned),
+        };
         let text = text.ok_or_else(|| format!("the revision has no file for server {id}"))?;
         let bootstrap = bootstrap_config_map(&prepare.ensemble_name);
         let bootstrap = store.get(Kind::CONFIG_MAP, &sandbox.namespace, &bootstrap);
@@ -58,7 +64,8 @@ impl Kubelets {
             required: annotation(INITIALIZE).map(str::to_owned),
             now: u64::try_from(clock::now().as_second()).unwrap_or(0),
         })?;
-        Start::parse(&prepare.ensemble, id, text, disk, log_disk).map_err(|error| error.to_string())
+        Start::parse(&prepare.ensemble, id, &text, disk, log_disk)
+            .map_err(|error| error.to_string())
     }
 }
 
@@ -67,6 +74,7 @@ struct Told {
     ensemble: String,
     ensemble_name: String,
     id: ServerId,
+    observer: bool,
 }
 
 fn member_program(pod: &Object) -> Result<Told, String> {
@@ -95,5 +103,6 @@ fn member_program(pod: &Object) -> Result<Told, String> {
         ensemble_name: name.to_owned(),
         ensemble: identity.ensemble,
         id: ServerId(id),
+        observer: value("PEER_TYPE") == "observer",
     })
 }

@@ -18,6 +18,13 @@ pub(super) fn other_containers(pod: &Object) -> Vec<String> {
 /// Writes what is to be seen of a pod, if it is different from what was written last.
 pub(super) fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool, beside: bool) {
     let ready = sandbox.ready && !lost && !beside;
+    let same = |shown: &(Stage, bool, bool)| {
+        shown.0 == sandbox.stage && (shown.1, shown.2) == (ready, beside)
+    };
+    if sandbox.shown.as_ref().is_some_and(same) {
+        return;
+    }
+    sandbox.shown = Some((sandbox.stage.clone(), ready, beside));
     let (init, server) = match &sandbox.stage {
         Stage::Creating(_) => (
             waiting("PodInitializing", ""),

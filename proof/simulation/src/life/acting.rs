@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellwether_ensemble::desired::claims::log_claim;
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::{Value, json};
 
@@ -67,7 +68,7 @@ impl Life {
     /// Whether every member of the present size serves, so that one disk may be lost without losing writes.
     fn all_serve(&self) -> bool {
         let store = self.cluster.api.store();
-        let pods: Vec<_> = store.list(Kind::POD, Some(NAMESPACE)).cloned().collect();
+        let pods = super::observing::voters(&store);
         let ready = store.get(Kind::ENSEMBLE, NAMESPACE, NAME);
         let ready = ready.is_some_and(|e| e["status"]["phase"] == "Ready");
         drop(store);
@@ -80,6 +81,18 @@ impl Life {
                     matches!(machines.zoo.phase(p), Phase::Leading | Phase::Following)
                 })
             })
+    }
+
+    /// Whether one member may lose what it has on disk: the others have everything, and the pod goes at once.
+    fn may_lose_disk(&self) -> bool {
+        let now = self.cluster.now();
+        let recent = self
+            .lost_disk
+            .is_some_and(|at| now < at + Duration::from_secs(30));
+        // Where the pod cannot be deleted, its claim would go later.
+        let refused = |later: &Later| matches!(later, Later::AllowWrites(_));
+        let refused = self.later.iter().any(|(_, later)| refused(later));
+        !recent && !refused && self.all_serve()
     }
 
     #[allow(clippy::too_many_lines, reason = "one arm for each act")]
@@ -142,7 +155,11 @@ impl Life {
             Act::Recreate if self.deletes && cluster.machines().kubelets.has_lost_node() => {
                 self.tell("not done: a node is lost");
             }
-            Act::ScaleSet(_) | Act::DeletePod(_) | Act::ForceDelete(_) | Act::LoseDisk(_)
+            Act::ScaleSet(_)
+            | Act::DeletePod(_)
+            | Act::ForceDelete(_)
+            | Act::LoseDisk(_)
+            | Act::LoseOneDisk { .. }
                 if self.template_is_foreign() =>
             {
                 self.tell("not done: a pod that is made now runs a foreign server list");
@@ -197,20 +214,28 @@ impl Life {
                 };
                 self.delete(Kind::POD, &Self::pod(ordinal), &options);
             }
+            Act::LoseOneDisk {
+                ordinal,
+                log,
+                noticed,
+            } => {
+                if self.may_lose_disk() && self.has_transaction_log() {
+                    self.lose_one_disk(ordinal, log, noticed);
+                } else {
+                    self.tell("not done: a disk is not lost while another member is down");
+                }
+            }
+            Act::Observers(act) => self.act_on_observers(&act),
             Act::LoseDisk(ordinal) => {
-                let recent = self
-                    .lost_disk
-                    .is_some_and(|at| now < at + Duration::from_secs(30));
-                // Where the pod cannot be deleted, its claim would go later.
-                let refused = |later: &Later| matches!(later, Later::AllowWrites(_));
-                let refused = self.later.iter().any(|(_, later)| refused(later));
-                if !recent && !refused && self.all_serve() {
+                if self.may_lose_disk() {
                     self.lost_disk = Some(now);
                     self.delete(
                         Kind::CLAIM,
                         &format!("data-{NAME}-{ordinal}"),
                         &Delete::default(),
                     );
+                    // One without the other is another act.
+                    self.delete(Kind::CLAIM, &log_claim(NAME, ordinal), &Delete::default());
                     self.delete(Kind::POD, &Self::pod(ordinal), &Delete::default());
                 } else {
                     self.tell("not done: a disk is not lost while another member is down");
@@ -388,6 +413,8 @@ impl Life {
                     cluster.machines().zoo.thaw(now, process);
                 }
             }
+            Later::ThawPod(pod) => self.thaw_pod(&pod),
+            Later::LookAtDisks => self.replace_disks(),
             Later::RegainNode(node) => {
                 let mut machines = cluster.machines();
                 let machines = &mut *machines;

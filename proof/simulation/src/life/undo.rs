@@ -60,8 +60,9 @@ impl Life {
 
     fn is_foreign(&self, template: &Value) -> bool {
         let store = self.cluster.api.store();
-        let pods = store.list(Kind::POD, Some(NAMESPACE));
-        let lists: Vec<Voters> = pods.filter_map(|pod| list_of(pod)).collect();
+        // The lists of observers count nowhere.
+        let pods = super::observing::voters(&store);
+        let lists: Vec<Voters> = pods.iter().filter_map(|pod| list_of(pod)).collect();
         list_of(template).is_some_and(|list| may_become_live(lists.iter(), &list).is_err())
     }
 
@@ -70,8 +71,8 @@ impl Life {
         let store = self.cluster.api.store();
         let set = store.get(Kind::STATEFUL_SET, NAMESPACE, NAME);
         let wanted = set.and_then(|set| set["spec"]["replicas"].as_u64());
-        let pods = store.list(Kind::POD, Some(NAMESPACE));
-        let staying = pods.filter(|pod| !pod.is_terminating()).count();
+        let pods = super::observing::voters(&store);
+        let staying = pods.iter().filter(|pod| !pod.is_terminating()).count();
         u64::try_from(staying).ok() >= wanted
     }
 }

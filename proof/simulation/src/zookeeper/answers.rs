@@ -10,6 +10,13 @@ const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requ
 const VERSION: &str = "3.9.5-simulated, built on 2026-01-01 00:00 UTC";
 
 impl Zoo {
+    /// Whether the server answers that it leads.
+    pub fn says_it_leads(&self, process: ProcessId) -> bool {
+        let process = self.process(process);
+        let listens = process.alive && !process.frozen;
+        listens && process.state() == State::Leading && process.serves()
+    }
+
     /// What the server answers on its client port, as the operator and the probes ask; `None` if
     /// nothing answers.
     pub fn answer(&self, process: ProcessId, word: &str) -> Option<String> {

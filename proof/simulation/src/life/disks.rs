@@ -1,0 +1,77 @@
+//! A member that loses one of its two volumes, and the person who does what the status asks for then.
+
+use std::time::Duration;
+
+use bellwether_ensemble::desired::claims::{data_claim, log_claim};
+use serde_json::Value;
+
+use super::{Later, Life};
+use crate::api_server::{Delete, Kind};
+use crate::cluster::{NAME, NAMESPACE};
+use crate::zookeeper::Phase;
+
+/// What the status says of a member that has one volume without the other.
+const ASKS: &str = "delete both volume claims";
+
+impl Life {
+    /// Whether members have a volume of their own for the transaction log.
+    pub(super) fn has_transaction_log(&self) -> bool {
+        self.spec["storage"]["transactionLog"].is_object()
+    }
+
+    /// The claim of one volume and the pod are deleted.
+    pub(super) fn lose_one_disk(&mut self, ordinal: u16, log: bool, noticed: Duration) {
+        let claim = match log {
+            true => log_claim(NAME, ordinal),
+            false => data_claim(NAME, ordinal),
+        };
+        self.lost_disk = Some(self.cluster.now());
+        self.delete(Kind::CLAIM, &claim, &Delete::default());
+        self.delete(Kind::POD, &Self::pod(ordinal), &Delete::default());
+        self.half.insert(ordinal);
+        self.later(noticed, Later::LookAtDisks);
+    }
+
+    /// A person does what the status asks for, once every other member serves. Until then the member that lost a
+    /// volume may still be needed.
+    pub(super) fn replace_disks(&mut self) {
+        for ordinal in self.half.clone() {
+            if !self.others_serve(ordinal) || !self.status_asks(ordinal) {
+                continue;
+            }
+            self.half.remove(&ordinal);
+            let name = Self::pod(ordinal);
+            self.tell(&format!(
+                "the user deletes both claims of {name} and the pod, as the status asks"
+            ));
+            for claim in [data_claim(NAME, ordinal), log_claim(NAME, ordinal)] {
+                self.delete(Kind::CLAIM, &claim, &Delete::default());
+            }
+            self.delete(Kind::POD, &name, &Delete::default());
+        }
+    }
+
+    /// Whether a condition names the member's pod and says what a person can do.
+    fn status_asks(&self, ordinal: u16) -> bool {
+        let store = self.cluster.api.store();
+        let ensemble = store.get(Kind::ENSEMBLE, NAMESPACE, NAME);
+        let conditions = ensemble.and_then(|e| e["status"]["conditions"].as_array());
+        let asks = |condition: &Value| {
+            let message = condition["message"].as_str().unwrap_or_default();
+            message.contains(ASKS) && message.contains(&Self::pod(ordinal))
+        };
+        conditions.into_iter().flatten().any(asks)
+    }
+
+    fn others_serve(&self, ordinal: u16) -> bool {
+        let pods = super::observing::voters(&self.cluster.api.store());
+        let machines = self.cluster.machines();
+        let mut others = pods.iter().filter(|pod| pod.name() != Self::pod(ordinal));
+        pods.len() >= 3
+            && others.all(|pod| {
+                let process = machines.kubelets.process_of(pod.uid());
+                let phase = process.map(|process| machines.zoo.phase(process));
+                matches!(phase, Some(Phase::Leading | Phase::Following))
+            })
+    }
+}
