@@ -11,11 +11,15 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 pub(crate) enum Retry {
     /// At once, nearly.
     Soon,
-    /// After 1 s, then twice as long each time, up to 5 minutes, with jitter.
+    /// After 1 s, then twice as long each time, up to half a minute, and with jitter up to a minute.
     Growing,
     /// After a minute: nothing will change quickly.
     Slow,
 }
+
+/// The longest wait but for its jitter. What is under way stands still meanwhile, also when the API server has
+/// been well again for long.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// The retry times of all objects of one kind.
 #[derive(Default)]
@@ -33,7 +37,7 @@ impl Backoff {
                 all.entry(key)
                     .or_insert_with(growing)
                     .next()
-                    .unwrap_or(Duration::from_secs(300))
+                    .unwrap_or(LONGEST)
             }
         }
     }
@@ -48,8 +52,27 @@ impl Backoff {
 fn growing() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_secs(1))
-        .with_max_delay(Duration::from_secs(300))
+        .with_max_delay(LONGEST)
         .with_jitter()
         .without_max_times()
         .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_is_longer_than_a_minute_and_each_object_has_its_own() {
+        let backoff = Backoff::default();
+        let next = |name| backoff.next("default", name, Retry::Growing);
+        assert!(next("a") < Duration::from_secs(2));
+        for _ in 0..20 {
+            assert!(next("a") <= LONGEST * 2);
+        }
+        assert!(next("a") >= LONGEST);
+        assert!(next("b") < Duration::from_secs(2));
+        backoff.reset("default", "a");
+        assert!(next("a") < Duration::from_secs(2));
+    }
 }

@@ -230,7 +230,9 @@ fn plan_existing(
     objects.push(services::client_service(ensemble));
     objects.push(services::pod_disruption_budget(ensemble));
     let whole = || stateful_set::stateful_set(ensemble, revision, &inputs, change.replicas, sizes);
+    let foreign = membership::names_foreign_newcomer(&view);
     objects.push(match (&set.edited, &set.rendered_by) {
+        _ if foreign => stateful_set::without_newcomer(&ensemble.name),
         (Some(template), Some(by)) if keep_template => {
             stateful_set::put_back(ensemble, template, by, whole())
         }
@@ -245,7 +247,8 @@ fn plan_existing(
         objects.extend(reclaim::plan_owners(ensemble, observation));
     }
 
-    let template_changes = !same_inputs || change.replicas != set.replicas || set.edited.is_some();
+    let writes = foreign || set.edited.is_some();
+    let template_changes = writes || !same_inputs || change.replicas != set.replicas;
     let mut roll = roll::plan_roll(&view, set, change.bounce);
     if template_changes && rules.keep(Rule::WriteThenLook) {
         roll.hold("the change of the pod template to take effect");

@@ -104,9 +104,11 @@ impl Error {
                     warn: true,
                 };
             }
+            // A process that was stopped for some seconds may renew its lease after all; one that lost it
+            // ends.
             Self::LeaseLost => {
                 return Disposition {
-                    retry: Retry::Slow,
+                    retry: Retry::Growing,
                     warn: false,
                 };
             }
@@ -210,6 +212,12 @@ mod tests {
                 warn: true
             }
         );
-        assert!(!Error::LeaseLost.disposition().warn);
+        assert_eq!(
+            Error::LeaseLost.disposition(),
+            Disposition {
+                retry: Retry::Growing,
+                warn: false
+            }
+        );
     }
 }

@@ -68,6 +68,19 @@ pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
     }
 }
 
+/// The pod template without a newcomer that somebody else left in it. A merge takes the annotation away whoever
+/// it belongs to.
+pub fn without_newcomer(name: &str) -> DesiredObject {
+    DesiredObject {
+        kind: ObjectKind::StatefulSet,
+        name: name.to_owned(),
+        body: json!({
+            "spec": { "template": { "metadata": { "annotations": { INITIALIZE: null } } } },
+        }),
+        write: Write::Merge,
+    }
+}
+
 /// Volumes belong to the operator: what becomes of them is decided in [`crate::plan::reclaim`], and a
 /// StatefulSet that somebody deletes or scales by hand costs none.
 fn retention() -> Value {

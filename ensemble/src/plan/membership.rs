@@ -36,7 +36,10 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     let mut change = Change {
         voters: template.clone(),
         replicas: set.replicas,
-        initialize: view.template.initialize,
+        initialize: view
+            .template
+            .initialize
+            .filter(|_| may_name(view, template)),
         bounce: None,
         begins: None,
         held: None,
@@ -62,7 +65,10 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
             let carried = free || volumes::carry(view.claims, &change.voters);
             if change.voters != *template && !carried {
                 change.begins = Some(std::mem::replace(&mut change.voters, template.clone()));
-                change.initialize = view.template.initialize;
+                change.initialize = view
+                    .template
+                    .initialize
+                    .filter(|_| may_name(view, template));
             }
         } else if let Some(back) = turn_round(view, &wanted) {
             change.initialize = newcomer_of(view, &back);
@@ -75,7 +81,10 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     {
         change.held = Some(unsafe_voters.to_string());
         change.voters = template.clone();
-        change.initialize = view.template.initialize;
+        change.initialize = view
+            .template
+            .initialize
+            .filter(|_| may_name(view, template));
         change.bounce = None;
         return change;
     }
@@ -156,8 +165,19 @@ fn newcomer_of(view: &View<'_>, voters: &Voters) -> Option<ServerId> {
     let members = view.members.values();
     let mut revisions = members.filter_map(|m| m.pod.revision.as_ref());
     revisions
-        .find(|r| r.voters == *voters && r.initialize.is_some())?
+        .find(|r| r.voters == *voters && r.initialize.is_some() && may_name(view, voters))?
         .initialize
+}
+
+/// Whether a template with this list may name a newcomer: that is so only in the step from one to two.
+fn may_name(view: &View<'_>, voters: &Voters) -> bool {
+    voters.len() == 2 || !view.rules.keep(Rule::EmptyDisksDoNotVote)
+}
+
+/// Whether the template names a newcomer that this operator did not name. `kubectl rollout undo` to the
+/// template of an earlier step leaves it there: the field is that person's then, and an apply keeps it.
+pub fn names_foreign_newcomer(view: &View<'_>) -> bool {
+    view.template.initialize.is_some() && !may_name(view, &view.template.voters)
 }
 
 /// The set that the unfinished step came from, if the target lies in that direction by now.

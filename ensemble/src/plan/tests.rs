@@ -37,6 +37,24 @@ fn an_ensemble_at_rest_is_looked_at_now_and_then_and_one_in_change_soon() {
     }
 }
 
+/// A person who undoes a rollout leaves what an earlier template had, and an apply does not take it away.
+#[test]
+fn a_newcomer_that_an_undone_rollout_left_in_the_template_is_taken_out() {
+    let mut running = Running::new(3, 0).outdated();
+    running.set().template.as_mut().unwrap().initialize = Some(crate::ids::ServerId(2));
+    let plan = running.plan();
+    assert_eq!(plan.step, None);
+    let set = set(&running);
+    assert_eq!(set.write, Write::Merge);
+    let annotations = &set.body["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(*annotations, json!({ stateful_set::INITIALIZE: null }));
+    assert_eq!(plan.report.phase, Phase::Rolling);
+    // The one of the step from one member to two stays.
+    let mut growing = Running::stepping(1, 2, &[]);
+    growing.render();
+    assert_eq!(self::set(&growing).write, Write::Apply);
+}
+
 #[test]
 fn no_member_restarts_before_a_change_of_the_template_has_taken_effect() {
     let waits = "zk-0: Waiting for the change of the pod template to take effect";

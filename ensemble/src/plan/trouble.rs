@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use crate::desired::config::CLIENT_PORT;
 use crate::desired::stateful_set::PROBE_PORT;
 use crate::observation::{PodObservation, PodState, ServerReport};
-use crate::plan::report::{is_new, serve};
+use crate::plan::report::{START_TIME, is_new, serve};
 use crate::plan::view::{Member, View};
 
 /// What a person has to know or act on.
@@ -84,7 +84,15 @@ pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Vec<Trouble> {
         let fails = matches!(m.pod.state, PodState::Failing { .. });
         !m.serves() && !m.pod.ready && !fails && !is_new(view, m)
     };
-    let down = (idle && members().any(late)).then(|| Trouble {
+    // While something is under way a member may be on its way down or up. It is worth a person's attention
+    // all the same when it takes long, since the others may have to wait for it.
+    let long = |m: &Member<'_>| {
+        let since = m.pod.unready_since;
+        let long = since.is_some_and(|since| view.now.duration_since(since) >= START_TIME);
+        long && view.template.voters.contains(m.id)
+    };
+    let mut late = members().filter(|m| late(m));
+    let down = late.any(|m| idle || long(m)).then(|| Trouble {
         reason: Reason::MemberDown,
         message: format!("{}.", serve(view)),
     });

@@ -5,6 +5,8 @@ mod variety;
 use std::fmt;
 use std::time::Duration;
 
+use serde_json::{Value, json};
+
 pub use variety::{ObserverAct, Variety};
 
 /// One thing that happens.
@@ -14,6 +16,8 @@ pub enum Act {
     Resize(u16),
     /// The user changes a setting of every member.
     Configure(u32),
+    /// The user changes another field of the manifest, or several.
+    Edit(Edit),
     /// The user asks for an image that does not exist, and takes it back after this time.
     BadImage(Duration),
     /// The user asks for another size and for something else in one apply.
@@ -104,6 +108,43 @@ pub enum Change {
     BadImage(Duration),
 }
 
+/// What a user changes in the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// A label and an annotation of the pods.
+    Label(u16),
+    /// The heap, in MiB.
+    Heap(u16),
+    /// Whether ZooKeeper serves its own metrics.
+    Metrics(bool),
+    /// A setting that the operator does not know.
+    Additional(u16),
+    /// Which nodes the pods may run on.
+    Placement(bool),
+}
+
+impl Edit {
+    /// The fields of the spec.
+    pub fn fields(self) -> Value {
+        match self {
+            Self::Label(n) => json!({ "pod": {
+                "labels": { "team": format!("team-{n}") },
+                "annotations": { "cost": n.to_string() },
+            } }),
+            Self::Heap(mib) => json!({ "jvm": { "heap": format!("{mib}Mi") } }),
+            Self::Metrics(enabled) => json!({ "metrics": { "enabled": enabled } }),
+            Self::Additional(limit) => json!({ "config": {
+                "additional": { "globalOutstandingLimit": limit.to_string() },
+            } }),
+            Self::Placement(anywhere) => {
+                let any = json!([{ "operator": "Exists" }]);
+                let tolerations = if anywhere { any } else { json!([]) };
+                json!({ "pod": { "tolerations": tolerations } })
+            }
+        }
+    }
+}
+
 /// What an admission webhook adds to pods, or to a StatefulSet's pod template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Injection {
@@ -168,7 +209,7 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
     let seconds =
         |rng: &mut fastrand::Rng, most: u64| Duration::from_millis(rng.u64(500..most * 1000));
     let member = |rng: &mut fastrand::Rng| rng.u16(0..size.max(3));
-    match rng.u8(0..54) {
+    match rng.u8(0..58) {
         0..=7 => Act::Resize([1, 3, 3, 5, 5, 7][rng.usize(0..6)]),
         8..=10 => Act::Configure(rng.u32(1000..100_000)),
         11 => Act::BadImage(seconds(rng, 60)),
@@ -212,7 +253,18 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
         48 => Act::RefuseWrites(hooked(rng), rng.bool(), seconds(rng, 60)),
         49 => Act::ChangeWrites(hooked(rng), injection(rng)),
         44 => Act::RolloutUndo(rng.usize(1..5)),
+        54..=57 => Act::Edit(edit(rng)),
         _ => Act::ResizeWith([1, 3, 5, 7][rng.usize(0..4)], change(rng)),
+    }
+}
+
+fn edit(rng: &mut fastrand::Rng) -> Edit {
+    match rng.u8(0..5) {
+        0 => Edit::Label(rng.u16(0..3)),
+        1 => Edit::Heap([512, 1024, 2048][rng.usize(0..3)]),
+        2 => Edit::Metrics(rng.bool()),
+        3 => Edit::Additional([1000, 2000][rng.usize(0..2)]),
+        _ => Edit::Placement(rng.bool()),
     }
 }
 

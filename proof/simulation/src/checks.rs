@@ -2,6 +2,8 @@
 
 mod observers;
 mod order;
+pub mod picture;
+mod status;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,10 +15,12 @@ use bellwether_ensemble::{ServerId, Voters};
 use serde_json::Value;
 
 use crate::api_server::{Kind, Object, Verb, Write};
-use crate::cluster::{ENSEMBLE, Machines, NAME, NAMESPACE};
+use crate::cluster::{ENSEMBLE, Machines, NAME};
 use crate::zookeeper::Phase;
 use observers::{Observers, is_observer};
 use order::Order;
+pub use status::Circumstances;
+use status::Honesty;
 
 /// What is remembered between two looks.
 #[derive(Debug, Default)]
@@ -33,14 +37,11 @@ pub struct Checks {
     observers: Observers,
     /// A person made two leaders: what the servers do then is not the operator's doing.
     pub servers_excused: bool,
-    /// Since when the status says what is not so.
-    untrue_since: Option<Duration>,
+    /// Whether the status is honest.
+    honesty: Honesty,
     /// How often the operator wrote each kind.
     pub writes: BTreeMap<String, usize>,
 }
-
-/// For how long a status may be out of date: until another operator holds the lease, and a pass.
-const STALE: Duration = Duration::from_secs(60);
 
 /// What there is to be looked at.
 #[derive(Debug)]
@@ -248,15 +249,9 @@ impl Checks {
         }
     }
 
-    /// Looks at the servers and at the status.
+    /// Looks at the servers.
     pub fn look(&mut self, sight: &Sight<'_>) {
-        let Sight {
-            now,
-            machines,
-            ensemble,
-            pods,
-            ..
-        } = *sight;
+        let Sight { machines, pods, .. } = *sight;
         let seen = machines.zoo.violations();
         self.order.look(sight);
         self.violations.extend(self.observers.look(sight));
@@ -286,26 +281,23 @@ impl Checks {
         let gone = |name: &String| pods.iter().all(|p| p.name() != name);
         self.restarted
             .retain(|name| sight.stays(name) && (gone(name) || !serving(name)));
-        let Some(ensemble) = ensemble else { return };
-        let says_ready = ensemble["status"]["phase"] == "Ready";
-        let leads = !machines.zoo.leaders_that_can_commit(ENSEMBLE).is_empty();
-        if says_ready && !leads {
-            let since = *self.untrue_since.get_or_insert(now);
-            if now >= since + STALE {
-                self.violations.push(format!(
-                    "{now:?}: the status says Ready, and for {STALE:?} no leader of {NAMESPACE}/{NAME} could commit"
-                ));
-                self.untrue_since = Some(now + STALE * 100);
-            }
-        } else {
-            self.untrue_since = None;
-        }
+    }
+
+    /// Looks at the status.
+    pub fn status(&mut self, sight: &Sight<'_>, life: Circumstances) {
+        // Events and the lease are written all the time, and the status may change its words for ever.
+        let words = ["Lease", "Event", "ZooKeeperEnsemble"];
+        let counts =
+            (self.writes.iter()).filter(|(what, _)| !words.iter().any(|word| what.ends_with(word)));
+        let writes = counts.map(|(_, count)| count).sum();
+        let wrong = self.honesty.look(sight, life, writes);
+        self.violations.extend(wrong);
     }
 
     /// Somebody else did something to a pod: what the operator restarted before is not counted any more.
     pub fn forgive(&mut self) {
         self.restarted.clear();
-        self.untrue_since = None;
+        self.honesty.forgive();
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod acting;
 mod disks;
+mod ending;
+mod fresh;
 mod observing;
 mod scripted;
 mod undo;
@@ -23,21 +25,15 @@ use tokio::time::sleep;
 use crate::acts::{Variety, choose};
 use crate::api_server::Kind;
 use crate::checks::{Checks, ObserverSight, Sight, list_of};
-use crate::cluster::{Cluster, ENSEMBLE, NAME, NAMESPACE};
+use crate::cluster::{Cluster, NAME, NAMESPACE};
 use crate::requests::{Requests, Trouble};
 use crate::script::Script;
 use crate::zookeeper::ProcessId;
 
 /// How often the world moves on.
 const TICK: Duration = Duration::from_millis(50);
-/// How long an ensemble may take to be as asked for, once nothing goes wrong any more: a crash loop's pause
-/// of five minutes, a start, and thirteen rolls.
-const PATIENCE: Duration = Duration::from_secs(1500);
-/// How long it is looked at afterwards.
-const REST: Duration = Duration::from_secs(30);
-/// The most reads in a second at rest.
-const READS_AT_REST: f64 = 4.0;
-
+/// How often the status is looked at.
+const GLANCE: Duration = Duration::from_millis(500);
 /// What a life is made of.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -80,6 +76,8 @@ struct Process {
 
 struct Life {
     cluster: Cluster,
+    /// How long virtual time had gone on when this life began.
+    before: Duration,
     trouble: Arc<Mutex<Trouble>>,
     operators: Vec<Process>,
     started: usize,
@@ -92,6 +90,8 @@ struct Life {
     /// What ends by itself, and when.
     later: Vec<(Duration, Later)>,
     last_message: String,
+    /// When the status is looked at next.
+    next_glance: Duration,
     old_status: Option<Value>,
     lost_disk: Option<Duration>,
     /// The members that have lost one of their two volumes.
@@ -101,6 +101,12 @@ struct Life {
     /// Volume claims that a deleted ensemble left although its policy deletes them: the operator had not made
     /// them the ensemble's property yet. A person has to delete them.
     left_over: Vec<String>,
+    /// How far the operators' clocks are ahead of the cluster's, in seconds.
+    ahead: i64,
+    /// Whether the API server refused what the user asked for last. The user was told then and there.
+    refused: bool,
+    /// Until when operators may wait before they try again, since requests failed.
+    retries_until: Duration,
     remembered: scripted::Remembered,
 }
 
@@ -152,6 +158,7 @@ pub async fn live(options: &Options) -> Story {
     bellwether_virtual_time::set_ahead(ahead);
     let mut life = Life::new(options, size, deletes);
     variety.ask(&mut life.spec);
+    life.ahead = ahead;
     life.story.acts = acts.len();
     if ahead != 0 {
         life.tell(&format!(
@@ -171,6 +178,9 @@ pub async fn live(options: &Options) -> Story {
         }
     }
     life.end().await;
+    if life.story.violations.is_empty() {
+        life.compare_with_fresh().await;
+    }
     life.finish()
 }
 
@@ -201,6 +211,7 @@ impl Life {
         }
         Self {
             cluster,
+            before: Duration::ZERO,
             trouble,
             operators: Vec::new(),
             started: 0,
@@ -215,11 +226,15 @@ impl Life {
             },
             later: Vec::new(),
             last_message: String::new(),
+            next_glance: Duration::ZERO,
             old_status: None,
             lost_disk: None,
             half: BTreeSet::new(),
             deleted: Vec::new(),
             left_over: Vec::new(),
+            ahead: 0,
+            refused: false,
+            retries_until: Duration::ZERO,
             remembered: scripted::Remembered::default(),
         }
     }
@@ -291,6 +306,7 @@ impl Life {
             .api
             .store()
             .apply("user", Kind::ENSEMBLE, target, object, true);
+        self.refused = applied.is_err();
         if let Err(refusal) = applied {
             self.tell(&format!("the API server refuses the manifest: {refusal:?}"));
         }
@@ -307,7 +323,7 @@ impl Life {
     async fn tick(&mut self) {
         sleep(TICK).await;
         let now = self.cluster.now();
-        bellwether_virtual_time::set(now);
+        bellwether_virtual_time::set(self.before + now);
         self.look();
         self.cluster.step();
         self.excuse_deleted();
@@ -356,6 +372,11 @@ impl Life {
         let update = set
             .as_ref()
             .and_then(|s| s["status"]["updateRevision"].as_str());
+        let glance = now >= self.next_glance;
+        let circumstances = glance.then(|| self.circumstances());
+        if glance {
+            self.next_glance = now + GLANCE;
+        }
         let cluster = self.cluster.clone();
         let mut machines = cluster.machines();
         let wanted = self.spec["replicas"].as_u64();
@@ -378,6 +399,9 @@ impl Life {
         };
         self.checks.writes(&sight, &writes);
         self.checks.look(&sight);
+        if let Some(circumstances) = circumstances {
+            self.checks.status(&sight, circumstances);
+        }
         let happenings = machines.zoo.take_happenings();
         drop(machines);
         for write in &writes {
@@ -429,93 +453,15 @@ impl Life {
         }
     }
 
-    /// Whether the ensemble is as asked for.
-    fn is_as_asked(&self) -> bool {
-        if !self.observers_are_as_asked() {
-            return false;
-        }
-        let store = self.cluster.api.store();
-        let Some(ensemble) = store.get(Kind::ENSEMBLE, NAMESPACE, NAME) else {
-            return false;
-        };
-        let wanted = self.spec["replicas"].as_u64().unwrap_or_default();
-        let Some(set) = store.get(Kind::STATEFUL_SET, NAMESPACE, NAME) else {
-            return false;
-        };
-        let update = set["status"]["updateRevision"].as_str();
-        let pods = observing::voters(&store);
-        let count = u64::try_from(pods.len()).unwrap_or_default();
-        ensemble["status"]["phase"] == "Ready"
-            && ensemble["status"]["observedGeneration"] == ensemble["metadata"]["generation"]
-            && count == wanted
-            && pods
-                .iter()
-                .all(|p| !p.is_terminating() && p.label("controller-revision-hash") == update)
-    }
-
-    /// Nothing goes wrong any more: in the end all is as asked for, and then it is quiet.
-    async fn end(&mut self) {
-        self.tell("END of faults");
-        self.trouble().failing = false;
-        self.trouble().dies_after = None;
-        self.trouble().stops_after = None;
-        let faults = std::mem::take(&mut self.later);
-        for (_, what) in faults {
-            self.end_of(what);
-        }
-        let begin = self.cluster.now();
-        loop {
-            if !self.story.violations.is_empty() {
-                return;
-            }
-            self.go_on(Duration::from_secs(2)).await;
-            self.delete_left_over();
-            self.replace_disks();
-            if self.is_as_asked() {
-                break;
-            }
-            if self.cluster.now() > begin + PATIENCE {
-                let message = self.last_message.clone();
-                self.violate(format!(
-                    "it is not as asked for after {PATIENCE:?}: {message}"
-                ));
-                return;
-            }
-        }
-        // An operator that just started waits for the lease, and writes what it then sees.
-        self.go_on(Duration::from_secs(40)).await;
-        let before = self.trouble().clone();
-        let written = self.checks.writes.clone();
-        self.go_on(REST).await;
-        self.cluster.machines().zoo.check(ENSEMBLE);
-        self.look();
-        let rest = |writes: &BTreeMap<String, usize>| {
-            let mut writes = writes.clone();
-            writes.retain(|what, _| !what.ends_with("Lease"));
-            writes
-        };
-        let (before_writes, mut after) = (rest(&written), rest(&self.checks.writes));
-        after.retain(|what, count| before_writes.get(what) != Some(count));
-        if !after.is_empty() {
-            self.violate(format!("the operator still writes at rest: {after:?}"));
-        }
-        let reads = self.trouble().reads - before.reads;
-        #[allow(clippy::cast_precision_loss, reason = "a few hundred")]
-        let rate = reads as f64 / REST.as_secs_f64();
-        if rate > READS_AT_REST * 2.0 {
-            self.violate(format!(
-                "the operator reads {rate:.1} times a second at rest"
-            ));
-        }
-    }
-
     fn violate(&mut self, what: String) {
         self.tell(&format!("VIOLATION {what}"));
         self.story.violations.push(what);
     }
 
     fn finish(mut self) -> Story {
-        self.story.seconds = self.cluster.now().as_secs_f64();
+        if self.story.seconds == 0.0 {
+            self.story.seconds = self.cluster.now().as_secs_f64();
+        }
         let machines = self.cluster.machines();
         self.story.acknowledged = machines.writer.acknowledged();
         self.story.digest = machines.zoo.digest();

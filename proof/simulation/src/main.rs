@@ -111,7 +111,7 @@ fn child(arguments: &Arguments) -> Result<()> {
             .init();
     }
     let script = match &arguments.scenario {
-        Some(name) => Some(scenarios::find(name)?.script),
+        Some(name) => Some(scenarios::find(name)?),
         None => applied(&arguments.apply),
     };
     // Another seed gives a scripted life other chances.

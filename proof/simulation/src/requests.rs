@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::api_server::{Action, After, Answer, Before, Call, Faults, Kind, Then};
 use crate::stops::Stops;
 
@@ -30,6 +32,8 @@ pub struct Trouble {
     pub strays: Vec<String>,
     /// What is held up.
     pub held: Vec<Held>,
+    /// Until when the last of it is on its way.
+    pub held_until: Option<Instant>,
 }
 
 /// Requests that are held up on their way, or their answers.
@@ -58,7 +62,15 @@ impl Trouble {
         };
         let held = self.held.iter_mut().find(same)?;
         held.count -= 1;
-        Some(held.time)
+        let time = held.time;
+        self.held_until = self.held_until.max(Some(Instant::now() + time));
+        Some(time)
+    }
+
+    /// Whether requests are held up now, or will be.
+    pub fn holds_up(&self) -> bool {
+        let until = self.held_until;
+        self.held.iter().any(|held| held.count > 0) || until.is_some_and(|u| Instant::now() < u)
     }
 }
 
@@ -163,8 +175,6 @@ impl Faults for Requests {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
-
     use super::*;
     use crate::api_server::Action;
 

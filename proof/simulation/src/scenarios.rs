@@ -4,6 +4,8 @@
 mod executor;
 mod faults;
 mod planner;
+mod spoiled;
+mod told;
 
 use std::time::Duration;
 
@@ -28,13 +30,36 @@ pub(crate) struct Scenario {
 
 /// Every scenario.
 pub(crate) fn all() -> Vec<Scenario> {
-    [faults::all(), planner::all(), executor::all()].concat()
+    [faults::all(), planner::all(), executor::all(), told::all()].concat()
 }
 
-/// The scenario of this name.
-pub(crate) fn find(name: &str) -> Result<Scenario> {
-    let mut all = all().into_iter();
-    let found = all.find(|scenario| scenario.name == name);
+/// A scripted life in which the world does what it must not, so that a judge has to speak: no rule of the
+/// operator that could be broken shows that this judge can.
+#[derive(Clone, Debug)]
+pub(crate) struct Spoiled {
+    /// Its name.
+    pub name: &'static str,
+    /// What is wrong in it.
+    pub about: &'static str,
+    /// Words of what the judge has to say.
+    pub verdict: &'static str,
+    /// What happens.
+    pub script: Script,
+}
+
+/// Every life that has to fail.
+pub(crate) fn spoiled() -> Vec<Spoiled> {
+    spoiled::all()
+}
+
+/// The script of this name.
+pub(crate) fn find(name: &str) -> Result<Script> {
+    let good = all().into_iter().map(|s| (s.name, s.script));
+    let spoiled = spoiled().into_iter().map(|s| (s.name, s.script));
+    let mut scripts = good.chain(spoiled);
+    let found = scripts
+        .find(|(own, _)| *own == name)
+        .map(|(_, script)| script);
     found.with_context(|| format!("no scenario is called {name}; --scenarios shows all of them"))
 }
 

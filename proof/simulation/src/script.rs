@@ -52,6 +52,12 @@ pub enum Deed {
     FailBeside(u16),
     /// The operator's process starts again.
     StartOperator,
+    /// The user accepts the loss of data that the status names, by its token.
+    AcceptLoss,
+    /// Somebody sets a field of the client Service that the operator leaves alone.
+    ForeignField,
+    /// From now on these fields of the status are other ones than those that the operator writes.
+    FalsifyStatus(Value),
 }
 
 /// What a script waits for.
@@ -89,4 +95,6 @@ pub enum Condition {
     Claims(u16),
     /// The status gives this reason in one of its conditions.
     Reason(&'static str),
+    /// The condition of this type is true, for this reason.
+    Says(&'static str, &'static str),
 }

@@ -12,9 +12,9 @@ use crate::process::{Life, each_seed, run};
 use crate::scenarios::{self, Scenario};
 
 /// The first violation in a scripted life.
-fn violation(scenario: &Scenario, broken: Option<&str>) -> Option<String> {
+fn violation(scenario: &str, broken: Option<&str>) -> Option<String> {
     let story = run(&Life {
-        scenario: Some(scenario.name),
+        scenario: Some(scenario),
         ..Life::of(1, broken)
     });
     match story {
@@ -56,7 +56,7 @@ fn each<T: Sync, R: Send>(items: &[T], act: impl Fn(&T) -> R + Sync) -> Vec<R> {
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Every scripted life, with all rules and without each of those that guard it.
+/// Every scripted life, with all rules and without each of those that guard it; and those that have to fail.
 #[allow(clippy::print_stdout, reason = "printing is what this program is for")]
 pub(crate) fn scenarios() -> Result<ExitCode> {
     let all = scenarios::all();
@@ -68,7 +68,7 @@ pub(crate) fn scenarios() -> Result<ExitCode> {
         })
         .collect();
     let found = each(&ways, |(scenario, broken)| {
-        violation(scenario, broken.as_deref())
+        violation(scenario.name, broken.as_deref())
     });
     let mut as_expected = true;
     for ((scenario, broken), found) in ways.iter().zip(found) {
@@ -85,6 +85,19 @@ pub(crate) fn scenarios() -> Result<ExitCode> {
         };
         println!("    {rules:28} {outcome}");
     }
+    let spoiled = scenarios::spoiled();
+    let found = each(&spoiled, |life| violation(life.name, None));
+    for (life, found) in spoiled.iter().zip(found) {
+        println!("{}: {}", life.name, life.about);
+        let speaks = |found: &String| found.contains(life.verdict);
+        as_expected &= found.as_ref().is_some_and(speaks);
+        let outcome = match found {
+            Some(violation) if speaks(&violation) => format!("caught: {violation}"),
+            Some(violation) => format!("CAUGHT BY ANOTHER JUDGE: {violation}"),
+            None => "NOT CAUGHT".to_owned(),
+        };
+        println!("    {:28} {outcome}", "all rules");
+    }
     Ok(match as_expected {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -99,7 +112,7 @@ pub(crate) fn rules(arguments: &Arguments) -> Result<ExitCode> {
         let guards = |s: &&Scenario| s.guards.iter().any(|rules| rules.first() == Some(rule));
         let scenario = all.iter().find(guards)?;
         let rules = scenario.guards.iter().find(|r| r.first() == Some(rule))?;
-        let violation = violation(scenario, Some(&joined(rules)))?;
+        let violation = violation(scenario.name, Some(&joined(rules)))?;
         Some((joined(rules), scenario.name.to_owned(), violation))
     });
     let mut every = true;

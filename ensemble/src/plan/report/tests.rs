@@ -108,6 +108,32 @@ fn the_phase_and_the_message_say_what_is_the_case() {
     }
 }
 
+/// A roll that waits for a member whose node is lost may wait for ever.
+#[test]
+fn a_member_that_is_away_for_long_is_told_of_in_a_roll_too() {
+    let in_a_roll = |change: fn(&mut PodObservation), seconds| {
+        let mut running = Running::new(3, 0).outdated();
+        away(running.voter(0), 100);
+        running.voter(0).unready_since = Some(ago(seconds));
+        change(running.voter(0));
+        running
+    };
+    // One that is still to be restarted, and one that was restarted and does not come back.
+    for change in [outdate, update] {
+        assert_eq!(says(&in_a_roll(change, 59)).2, None);
+        let running = in_a_roll(change, 60);
+        assert_eq!(running.report().phase, Phase::Rolling);
+        let trouble = running.report().trouble().unwrap();
+        assert_eq!(trouble.reason, Reason::MemberDown);
+        assert!(trouble.message.starts_with("2 of 3 members serve: zk-0 "));
+    }
+    // Nobody waits for a member that leaves.
+    let mut shrinking = Running::stepping(5, 4, &[]);
+    away(shrinking.voter(4), 100);
+    shrinking.voter(4).unready_since = Some(ago(100));
+    assert_eq!(shrinking.report().trouble(), None);
+}
+
 #[test]
 fn a_start_says_how_many_members_serve() {
     let mut running = Running::new(3, 0);
@@ -191,10 +217,11 @@ fn a_step_that_cannot_begin_says_who_is_waited_for() {
 
 #[test]
 fn a_member_that_is_away_is_trouble_only_where_nothing_asked_it_to_be() {
-    // In a roll the members that restart are away one after the other.
+    // In a roll the members that restart are away one after the other, each for some seconds.
     let mut rolling = Running::new(3, 0).outdated();
     update(rolling.voter(0));
     away(rolling.voter(0), 100);
+    rolling.voter(0).unready_since = Some(ago(30));
     assert_eq!(rolling.report().trouble(), None);
     // A member that Kubernetes counts as ready may be in the middle of an election.
     let mut electing = Running::new(3, 0);

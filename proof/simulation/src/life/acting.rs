@@ -6,6 +6,7 @@ use bellwether_ensemble::desired::claims::log_claim;
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::{Value, json};
 
+use super::scripted::merge;
 use super::{Later, Life, webhooks};
 use crate::acts::{Act, Change};
 use crate::api_server::{Delete, Kind, Link, Propagation, Quota};
@@ -14,6 +15,9 @@ use crate::zookeeper::Phase;
 
 /// Another image of the release that the operator runs by default.
 const OTHER_IMAGE: &str = "mirror.example/zookeeper:3.9.5";
+
+/// How long an operator waits at most before it tries again what failed.
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
 impl Life {
     pub(super) fn pod(ordinal: u16) -> String {
@@ -114,6 +118,10 @@ impl Life {
             }
             Act::Configure(count) => {
                 self.spec["config"] = json!({ "snapCount": count });
+                self.apply();
+            }
+            Act::Edit(edit) => {
+                merge(&mut self.spec, edit.fields());
                 self.apply();
             }
             Act::BadImage(time) => {
@@ -430,7 +438,10 @@ impl Life {
                     cluster.machines().zoo.heal(now, from, to);
                 }
             }
-            Later::StopFailing => self.trouble().failing = false,
+            Later::StopFailing => {
+                self.trouble().failing = false;
+                self.retries_until = now + LONGEST_RETRY;
+            }
             Later::ThawCaches => cluster.api.thaw(0),
             Later::AllowWrites(kind) => {
                 webhooks::allow(&mut cluster.api.store().admission, kind);

@@ -9,9 +9,9 @@ use bellwether_ensemble::desired::bootstrap_config_map;
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::Value;
 
-use super::{Life, Options, Story};
+use super::{Life, Options, Story, webhooks};
 use crate::api_server::{Delete, Kind, Object};
-use crate::cluster::{NAME, NAMESPACE};
+use crate::cluster::{ENSEMBLE, NAME, NAMESPACE};
 use crate::script::{Condition, Deed, Line, Script};
 use crate::zookeeper::Phase;
 
@@ -44,6 +44,9 @@ pub(super) async fn follow(options: &Options, script: &Script, mut rng: fastrand
     }
     if script.ends_as_asked {
         life.end().await;
+        if life.story.violations.is_empty() {
+            life.compare_with_fresh().await;
+        }
     }
     life.finish()
 }
@@ -100,7 +103,39 @@ impl Life {
                 }
             }
             Deed::StartOperator => self.start_operator(),
+            Deed::AcceptLoss => self.accept_loss(),
+            Deed::ForeignField => {
+                let target = (NAMESPACE, NAME);
+                let mut store = self.cluster.api.store();
+                let _ = store.update("somebody", Kind::SERVICE, target, |service| {
+                    service["spec"]["sessionAffinity"] = "ClientIP".into();
+                });
+            }
+            Deed::FalsifyStatus(fields) => {
+                webhooks::falsify_status(&mut self.cluster.api.store().admission, fields);
+            }
         }
+    }
+
+    /// The user copies the token out of the status.
+    fn accept_loss(&mut self) {
+        let words: Vec<&str> = self.last_message.split([' ', '=', '.', ':']).collect();
+        let token = words.windows(2).find_map(|pair| match pair {
+            [name, token] if name.ends_with("/accept-data-loss") => Some((*token).to_owned()),
+            _ => None,
+        });
+        let Some(token) = token else {
+            return self.violate("the status names no token that accepts the loss".to_owned());
+        };
+        self.tell(&format!("the token is {token}"));
+        let mut store = self.cluster.api.store();
+        let target = (NAMESPACE, NAME);
+        let _ = store.update("user", Kind::ENSEMBLE, target, |ensemble| {
+            ensemble["metadata"]["annotations"][labels::ACCEPT_DATA_LOSS] = token.into();
+        });
+        drop(store);
+        // What only the lost disks had is looked for no more.
+        self.cluster.machines().zoo.excuse(ENSEMBLE);
     }
 
     fn set(&self) -> Option<Arc<Object>> {
@@ -199,23 +234,23 @@ impl Life {
                     claim.is_some_and(|claim| !claim.is_terminating())
                 })
             }
-            Condition::Reason(reason) => {
-                let store = self.cluster.api.store();
-                let ensemble = store.get(Kind::ENSEMBLE, NAMESPACE, NAME);
-                ensemble.is_some_and(|ensemble| {
-                    let conditions = ensemble["status"]["conditions"].as_array();
-                    conditions
-                        .into_iter()
-                        .flatten()
-                        .any(|c| c["reason"] == *reason)
-                })
-            }
+            Condition::Reason(reason) => self.says(|c| c["reason"] == *reason),
+            Condition::Says(type_, reason) => self
+                .says(|c| c["type"] == *type_ && c["status"] == "True" && c["reason"] == *reason),
         }
+    }
+
+    /// Whether one of the status's conditions is so.
+    fn says(&self, is_so: impl Fn(&Value) -> bool) -> bool {
+        let store = self.cluster.api.store();
+        let ensemble = store.get(Kind::ENSEMBLE, NAMESPACE, NAME);
+        let conditions = ensemble.and_then(|e| e["status"]["conditions"].as_array());
+        conditions.is_some_and(|all| all.iter().any(is_so))
     }
 }
 
 /// Puts the fields of `change` into `spec`.
-fn merge(spec: &mut Value, change: Value) {
+pub(super) fn merge(spec: &mut Value, change: Value) {
     match (spec, change) {
         (Value::Object(spec), Value::Object(change)) => {
             for (key, value) in change {

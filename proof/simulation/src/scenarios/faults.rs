@@ -144,5 +144,42 @@ pub(super) fn all() -> Vec<Scenario> {
                 ],
             ),
         },
+        Scenario {
+            name: "newcomer-left-by-an-undone-rollout",
+            about: "the template of the step from one member to two is put back after the growth, and the newcomer \
+                    that it names stays in all later templates",
+            guards: &[],
+            script: script(
+                1,
+                members(1),
+                vec![
+                    spec(members(3)),
+                    until(Condition::Template("1,2")),
+                    Line::Deed(Deed::Remember),
+                    pause(5),
+                    until(Condition::AsAsked),
+                    Line::Deed(Deed::Undo),
+                    pause(5),
+                    until(Condition::AsAsked),
+                ],
+            ),
+        },
+        Scenario {
+            name: "stopped-for-less-than-the-lease",
+            about: "an operator is stopped for so long that it does not trust its lease, which nobody takes; then \
+                    it does nothing for a minute",
+            guards: &[],
+            script: script(
+                1,
+                members(3),
+                vec![
+                    act(Act::StopOperator(None, seconds(11))),
+                    pause(1),
+                    configure(5000),
+                    pause(11),
+                    Line::Await(Condition::Outdated, seconds(20)),
+                ],
+            ),
+        },
     ]
 }

@@ -133,5 +133,28 @@ pub(super) fn all() -> Vec<Scenario> {
                 ],
             ),
         },
+        Scenario {
+            name: "policy-is-changed-to-and-fro",
+            about: "what becomes of volumes is changed after members left, and claims stay somebody's property or \
+                    in the way",
+            guards: &[],
+            script: script(
+                1,
+                json!({ "replicas": 5, "storage": { "reclaimPolicy": "Delete" } }),
+                vec![
+                    spec(json!({ "storage": { "reclaimPolicy": "Retain" } })),
+                    pause(5),
+                    until(Condition::AsAsked),
+                    spec(members(3)),
+                    pause(2),
+                    until(Condition::AsAsked),
+                    Line::Await(Condition::Claims(5), seconds(0)),
+                    spec(json!({ "storage": { "reclaimPolicy": "Delete" } })),
+                    pause(5),
+                    until(Condition::AsAsked),
+                    spec(json!({ "storage": { "reclaimPolicy": "Retain" } })),
+                ],
+            ),
+        },
     ]
 }
