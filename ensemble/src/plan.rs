@@ -124,8 +124,9 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 /// good for.
 #[doc(hidden)]
 pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
+    let waits = !observation.leftovers.is_empty() && rules.keep(Rule::LeftoversFirst);
     let mut plan = match &observation.stateful_set {
-        _ if !observation.leftovers.is_empty() => wait_for_leftovers(observation),
+        _ if waits => wait_for_leftovers(observation),
         None => start::plan_start(rules, ensemble, observation),
         Some(set) => plan_existing(rules, &with_last_restart(ensemble, set), observation, set),
     };
@@ -229,7 +230,10 @@ fn plan_existing(
     objects.push(services::headless_service(ensemble));
     objects.push(services::client_service(ensemble));
     objects.push(services::pod_disruption_budget(ensemble));
-    let whole = || stateful_set::stateful_set(ensemble, revision, &inputs, change.replicas, sizes);
+    let whole = || {
+        let replicas = change.replicas;
+        stateful_set::stateful_set(rules, ensemble, revision, &inputs, replicas, sizes)
+    };
     objects.push(match (&set.edited, &set.rendered_by) {
         (Some(template), Some(by)) if keep_template => {
             stateful_set::put_back(ensemble, template, by, whole())

@@ -3,6 +3,7 @@
 //! `OnDelete` and `Parallel`: the StatefulSet controller creates pods, and only the operator's
 //! executor deletes them, one at a time and in the order of the plan.
 
+use bellwether_api::ensemble::ReclaimPolicy;
 use bellwether_api::labels;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Map, Value, json};
@@ -14,6 +15,7 @@ use super::{
     short_hash, written,
 };
 use crate::observation::Revision;
+use crate::rules::{Rule, Rules};
 use crate::validate::ValidEnsemble;
 
 /// Annotation of the pod template: the newcomer that initializes its empty disk.
@@ -90,7 +92,7 @@ pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
         body: json!({
             "spec": {
                 "replicas": replicas,
-                "persistentVolumeClaimRetentionPolicy": retention(),
+                "persistentVolumeClaimRetentionPolicy": retention(true),
             },
         }),
         write: Write::Merge,
@@ -99,20 +101,24 @@ pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
 
 /// Volumes belong to the operator: what becomes of them is decided in [`crate::plan::reclaim`], and a
 /// StatefulSet that somebody deletes or scales by hand costs none.
-fn retention() -> Value {
-    json!({ "whenDeleted": "Retain", "whenScaled": "Retain" })
+fn retention(stay: bool) -> Value {
+    let policy = if stay { "Retain" } else { "Delete" };
+    json!({ "whenDeleted": policy, "whenScaled": policy })
 }
 
 /// The whole StatefulSet. `inputs` is what [`inputs_hash`] says of it; `sizes` are those in the claim
 /// templates: the API server refuses any change of them.
 pub fn stateful_set(
+    rules: Rules,
     ensemble: &ValidEnsemble,
     revision: &Revision,
     inputs: &str,
     replicas: u16,
     sizes: ClaimSizes<'_>,
 ) -> DesiredObject {
-    let (mut metadata, body) = parts(ensemble, revision, inputs, replicas, sizes);
+    let (mut metadata, mut body) = parts(ensemble, revision, inputs, replicas, sizes);
+    let stay = rules.keep(Rule::VolumesStay) || ensemble.reclaim_policy == ReclaimPolicy::Retain;
+    body["spec"]["persistentVolumeClaimRetentionPolicy"] = retention(stay);
     written::remember(&mut metadata, &body);
     apply(
         ObjectKind::StatefulSet,
@@ -178,7 +184,7 @@ pub(super) fn parts(
             "podManagementPolicy": "Parallel",
             "updateStrategy": { "type": "OnDelete" },
             "selector": { "matchLabels": labels::selector(&ensemble.name) },
-            "persistentVolumeClaimRetentionPolicy": retention(),
+            "persistentVolumeClaimRetentionPolicy": retention(true),
             "volumeClaimTemplates": claims,
             "template": {
                 "metadata": {

@@ -72,6 +72,8 @@ pub struct Story {
 /// An operator's process.
 struct Process {
     name: String,
+    /// The API server that it is connected to.
+    front_end: usize,
     task: JoinHandle<anyhow::Result<()>>,
 }
 
@@ -80,6 +82,8 @@ struct Life {
     trouble: Arc<Mutex<Trouble>>,
     operators: Vec<Process>,
     started: usize,
+    /// What decides about the clocks of operators, where they differ from the cluster's.
+    clocks: Option<fastrand::Rng>,
     rules: Rules,
     version: u32,
     spec: Value,
@@ -112,7 +116,8 @@ enum Later {
     RegainNode(usize),
     Heal(u16, u16),
     StopFailing,
-    ThawCaches,
+    ThawCaches(usize),
+    Move(String, usize),
     EndQuota,
     AllowWrites(&'static str),
 }
@@ -127,20 +132,11 @@ pub async fn live(options: &Options) -> Story {
         return scripted::follow(options, script, rng).await;
     }
     let acts = choose(&mut rng, size);
-    // The operators' clocks may differ from the cluster's.
-    let ahead = if rng.u8(0..3) == 0 {
-        rng.i64(-120..=120)
-    } else {
-        0
-    };
-    bellwether_virtual_time::set_ahead(ahead);
+    // The operators' clocks may differ from the cluster's, and from each other.
+    let differ = rng.u8(0..3) == 0;
     let mut life = Life::new(options, size, deletes);
+    life.clocks = differ.then(|| fastrand::Rng::with_seed(options.seed ^ 6));
     life.story.acts = acts.len();
-    if ahead != 0 {
-        life.tell(&format!(
-            "the operators' clocks are {ahead} s ahead of the cluster's"
-        ));
-    }
     for _ in 0..replicas {
         life.start_operator();
     }
@@ -187,6 +183,7 @@ impl Life {
             trouble,
             operators: Vec::new(),
             started: 0,
+            clocks: None,
             rules: options.rules,
             version: 1,
             spec,
@@ -222,7 +219,10 @@ impl Life {
     fn start_operator(&mut self) {
         self.started += 1;
         let name = format!("operator-{}", self.started);
-        self.cluster.api.connect(&name, self.started % 2);
+        let front_end = self.started % 2;
+        self.cluster.api.connect(&name, front_end);
+        let ahead = self.clocks.as_mut().map_or(0, |rng| rng.i64(-120..=120));
+        self.cluster.api.stops().clocks().set(&name, ahead);
         let settings = Settings {
             identity: name.clone(),
             lease_namespace: "bellwether-system".to_owned(),
@@ -242,8 +242,16 @@ impl Life {
             let program = operator.run(std::future::pending());
             stops.run(&own, program).await
         });
-        self.tell(&format!("{name} starts"));
-        self.operators.push(Process { name, task });
+        let clock = match ahead {
+            0 => String::new(),
+            ahead => format!(", its clock {ahead} s ahead of the cluster's"),
+        };
+        self.tell(&format!("{name} starts{clock}"));
+        self.operators.push(Process {
+            name,
+            front_end,
+            task,
+        });
     }
 
     fn kill_operator(&mut self, at: usize, after: Duration) {

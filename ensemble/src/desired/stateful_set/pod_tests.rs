@@ -20,7 +20,7 @@ fn pods() -> [Value; 2] {
     let sizes = ClaimSizes::wanted(&ensemble);
     let inputs = inputs_hash(&ensemble, &revision, sizes);
     [
-        stateful_set(&ensemble, &revision, &inputs, 3, sizes),
+        stateful_set(Rules::ALL, &ensemble, &revision, &inputs, 3, sizes),
         observers::stateful_set(&ensemble, &revision, 2, sizes),
     ]
     .map(|mut set| set.body["spec"]["template"]["spec"].take())

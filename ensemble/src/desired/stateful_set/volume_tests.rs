@@ -28,7 +28,7 @@ fn render(ensemble: &ValidEnsemble) -> (String, Value) {
     let rendered = config::render(ensemble, &Voters::first(3, 0), None);
     let sizes = ClaimSizes::wanted(ensemble);
     let inputs = inputs_hash(ensemble, &rendered.revision, sizes);
-    let set = stateful_set(ensemble, &rendered.revision, &inputs, 3, sizes);
+    let set = stateful_set(Rules::ALL, ensemble, &rendered.revision, &inputs, 3, sizes);
     (rendered.files["zoo-1.cfg"].clone(), set.body)
 }
 

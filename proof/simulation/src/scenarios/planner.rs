@@ -42,7 +42,10 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario {
             name: "growth-from-one",
             about: "servers judge by lists that need not share a voter",
-            guards: &[&[Rule::SmallSteps]],
+            guards: &[
+                &[Rule::SmallSteps],
+                &[Rule::FinishedFirst, Rule::ClaimsFirst],
+            ],
             script: script(1, members(1), vec![spec(members(7)), pause(2)]),
         },
         Scenario {
@@ -130,6 +133,87 @@ pub(super) fn all() -> Vec<Scenario> {
                     pause(10),
                     spec(json!({ "storage": { "reclaimPolicy": "Delete" } })),
                     pause(40),
+                ],
+            ),
+        },
+        Scenario {
+            name: "shrink-to-one",
+            about: "members that run the list of two cannot join before the last one of three runs it too",
+            guards: &[&[Rule::RollForward]],
+            script: script(1, members(3), vec![spec(members(1)), pause(2)]),
+        },
+        Scenario {
+            name: "size-taken-back-before-the-newcomer-runs",
+            about: "another step begins while one is not finished, and nothing leads back to the list before",
+            guards: &[&[Rule::FinishedFirst]],
+            script: script(
+                1,
+                members(3),
+                vec![
+                    act(Act::RefuseWrites("Pod", true, seconds(300))),
+                    spec(members(5)),
+                    until(Condition::Template("1,2,3,4")),
+                    pause(5),
+                    spec(members(3)),
+                    Line::Await(Condition::Template("1,2,3"), seconds(30)),
+                ],
+            ),
+        },
+        Scenario {
+            name: "claims-cannot-be-written",
+            about: "a server list is in the pod template and on no volume claim, so that the ensemble could be \
+                    started again without it",
+            guards: &[&[Rule::ClaimsFirst]],
+            script: script(
+                1,
+                members(3),
+                vec![
+                    act(Act::RefuseWrites(
+                        "PersistentVolumeClaim",
+                        true,
+                        seconds(60),
+                    )),
+                    spec(members(5)),
+                    pause(20),
+                    Line::Await(Condition::Template("1,2,3"), seconds(0)),
+                ],
+            ),
+        },
+        Scenario {
+            name: "shrink-while-the-last-member-comes-back",
+            about: "a member that is down for a moment counts as gone, and the ensemble shrinks without it",
+            guards: &[&[Rule::Patience]],
+            script: script(
+                1,
+                members(3),
+                vec![
+                    act(Act::Crash(2)),
+                    pause(1),
+                    until(Condition::Looks(2)),
+                    act(Act::Crash(2)),
+                    until(Condition::Failing(2)),
+                    spec(members(1)),
+                    pause(8),
+                    Line::Await(Condition::Template("1,2,3"), seconds(0)),
+                ],
+            ),
+        },
+        Scenario {
+            name: "two-of-five-are-lost",
+            about: "one more of five members is restarted while two are away for long",
+            guards: &[&[Rule::KeepMajority]],
+            script: script(
+                1,
+                members(5),
+                vec![
+                    Line::Deed(Deed::Remember),
+                    act(Act::LoseNode(0, seconds(3600))),
+                    act(Act::LoseNode(1, seconds(3600))),
+                    pause(5),
+                    configure(5000),
+                    until(Condition::Outdated),
+                    pause(200),
+                    Line::Await(Condition::SamePods, seconds(0)),
                 ],
             ),
         },
