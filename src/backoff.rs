@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use tokio::time::Instant;
 
 /// How to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +24,14 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// The retry times of all objects of one kind.
 #[derive(Default)]
-pub(crate) struct Backoff(Mutex<HashMap<(String, String), ExponentialBackoff>>);
+pub(crate) struct Backoff(Mutex<HashMap<(String, String), Growing>>);
+
+/// The retry times of one object.
+struct Growing {
+    waits: ExponentialBackoff,
+    /// When the next try is due.
+    due: Instant,
+}
 
 impl Backoff {
     /// How long to wait before the next try.
@@ -32,12 +40,19 @@ impl Backoff {
             Retry::Soon => Duration::from_millis(200),
             Retry::Slow => Duration::from_secs(60),
             Retry::Growing => {
+                let now = Instant::now();
                 let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 let key = (namespace.to_owned(), name.to_owned());
-                all.entry(key)
-                    .or_insert_with(growing)
-                    .next()
-                    .unwrap_or(LONGEST)
+                let growing = all.entry(key).or_insert_with(|| Growing {
+                    waits: growing(),
+                    due: now,
+                });
+                // A change of an object asks for a try before it is due. Several of them in a moment that fail
+                // say no more than one.
+                if growing.due <= now {
+                    growing.due = now + growing.waits.next().unwrap_or(LONGEST);
+                }
+                growing.due - now
             }
         }
     }
@@ -60,19 +75,38 @@ fn growing() -> ExponentialBackoff {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::advance;
+
     use super::*;
 
-    #[test]
-    fn no_wait_is_longer_than_a_minute_and_each_object_has_its_own() {
+    #[tokio::test(start_paused = true)]
+    async fn no_wait_is_longer_than_a_minute_and_each_object_has_its_own() {
         let backoff = Backoff::default();
-        let next = |name| backoff.next("default", name, Retry::Growing);
-        assert!(next("a") < Duration::from_secs(2));
+        let fails = |name| backoff.next("default", name, Retry::Growing);
+        let fails_when_due = async || {
+            let wait = fails("a");
+            advance(wait).await;
+            wait
+        };
+        assert!(fails_when_due().await < Duration::from_secs(2));
         for _ in 0..20 {
-            assert!(next("a") <= LONGEST * 2);
+            assert!(fails_when_due().await <= LONGEST * 2);
         }
-        assert!(next("a") >= LONGEST);
-        assert!(next("b") < Duration::from_secs(2));
+        assert!(fails_when_due().await >= LONGEST);
+        assert!(fails("b") < Duration::from_secs(2));
         backoff.reset("default", "a");
-        assert!(next("a") < Duration::from_secs(2));
+        assert!(fails_when_due().await < Duration::from_secs(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tries_that_fail_before_they_are_due_do_not_make_the_wait_longer() {
+        let backoff = Backoff::default();
+        let next = || backoff.next("default", "a", Retry::Growing);
+        let first = next();
+        for _ in 0..10 {
+            assert_eq!(next(), first);
+        }
+        advance(first / 2).await;
+        assert_eq!(next(), first - first / 2);
     }
 }

@@ -124,8 +124,9 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 /// good for.
 #[doc(hidden)]
 pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
+    let waits = !observation.leftovers.is_empty() && rules.keep(Rule::LeftoversFirst);
     let mut plan = match &observation.stateful_set {
-        _ if !observation.leftovers.is_empty() => wait_for_leftovers(observation),
+        _ if waits => wait_for_leftovers(observation),
         None => start::plan_start(rules, ensemble, observation),
         Some(set) => plan_existing(rules, &with_last_restart(ensemble, set), observation, set),
     };

@@ -50,6 +50,14 @@ pub enum Rule {
     PermissionEnds,
     /// Only pods that their StatefulSet let go of are adopted.
     AdoptOrphansOnly,
+    /// Only ZooKeeper's own containers decide whether a member is idle.
+    OwnContainersDecide,
+    /// One outdated member of which nothing was heard for long is not waited for.
+    SilenceEnds,
+    /// Nothing is changed before what a deleted ensemble of the same name owned is gone.
+    LeftoversFirst,
+    /// A newcomer's vote comes back with the list of the step from one member to two.
+    VoteComesBack,
     /// The facts that a step was decided on are read again just before it.
     FreshFacts,
     /// A step acts only on the version of the pod or claim that was judged.
@@ -65,7 +73,7 @@ pub enum Rule {
 #[cfg(feature = "mutations")]
 impl Rule {
     /// Every rule: those of the planner, then those of the executor.
-    pub const EVERY: [Self; 25] = [
+    pub const EVERY: [Self; 29] = [
         Self::SmallSteps,
         Self::FinishedFirst,
         Self::JoinedFirst,
@@ -86,6 +94,10 @@ impl Rule {
         Self::DeleteLeaversOnly,
         Self::PermissionEnds,
         Self::AdoptOrphansOnly,
+        Self::OwnContainersDecide,
+        Self::SilenceEnds,
+        Self::LeftoversFirst,
+        Self::VoteComesBack,
         Self::FreshFacts,
         Self::StepAsJudged,
         Self::WriteAsSeen,

@@ -16,6 +16,7 @@ use bellwether_ensemble::observation::{
     ServerReport, StatefulSetObservation,
 };
 use bellwether_ensemble::quantity::bytes;
+use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::{log_volume, storage_size};
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
@@ -260,7 +261,7 @@ async fn observe_pods(
         let address = address(pod);
         let id = id(ordinal);
         Some(async move {
-            let mut observed = observe_pod(pod, ordinal);
+            let mut observed = observe_pod(context.rules, pod, ordinal);
             (observed.server, observed.volumes) = match address {
                 Some(address) => {
                     let volumes = context.members.volumes(address);
@@ -390,7 +391,7 @@ fn claim_size(set: &StatefulSetSpec, template: &str) -> Option<Quantity> {
     requests.get("storage").cloned()
 }
 
-fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
+fn observe_pod(rules: Rules, pod: &Pod, ordinal: u16) -> PodObservation {
     let mut conditions = pod
         .status
         .iter()
@@ -401,7 +402,7 @@ fn observe_pod(pod: &Pod, ordinal: u16) -> PodObservation {
     let created = created.map_or(Timestamp::UNIX_EPOCH, |t| t.0);
     // A pod that never found a node has no such condition, and was never ready.
     let since = readiness.map_or(Some(created), |c| Some(c.last_transition_time.as_ref()?.0));
-    let (state, failing_container) = containers::observe(pod);
+    let (state, failing_container) = containers::observe(rules, pod);
     PodObservation {
         name: pod.name_any(),
         ordinal,
@@ -560,7 +561,7 @@ mod tests {
                 "status": { "phase": "Pending", "conditions": conditions },
             });
             let pod: Pod = serde_json::from_value(pod).expect("a pod");
-            observe_pod(&pod, 4)
+            observe_pod(Rules::ALL, &pod, 4)
         };
         let unready = |pod: PodObservation| pod.unready_since.map(|since| since.to_string());
         let unscheduled = json!({ "type": "PodScheduled", "status": "False" });

@@ -172,7 +172,8 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     // One of which nothing was heard for long may serve all the same, so it is counted as neither serving
     // nor restarted.
     let (outdated, silent): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|m| m.answers());
-    let unknown = silent.iter().find(|m| !view.is_lost(m));
+    let waits = |m: &&&Member<'_>| !view.is_lost(m) || !rules.keep(Rule::SilenceEnds);
+    let unknown = silent.iter().find(waits);
     let unknown = unknown.or(silent
         .first()
         .filter(|_| outdated.is_empty() && bounce.is_none()));

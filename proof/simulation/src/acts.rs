@@ -71,6 +71,9 @@ pub enum Act {
     DieAfterWrite(u16),
     /// Watch caches stop to follow the store for this long.
     LagCaches(Duration),
+    /// The watch cache of an API server stops to follow the store; after the first time the operator's
+    /// connections move to that API server, and after the second one the cache follows again.
+    GoBack(Duration, Duration),
     /// The data grows: a member that copies it takes a minute.
     GrowData,
     /// Somebody restores the status of the ensemble from a backup.
@@ -252,6 +255,7 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
         }
         48 => Act::RefuseWrites(hooked(rng), rng.bool(), seconds(rng, 60)),
         49 => Act::ChangeWrites(hooked(rng), injection(rng)),
+        50 => Act::GoBack(seconds(rng, 60), seconds(rng, 40)),
         44 => Act::RolloutUndo(rng.usize(1..5)),
         54..=57 => Act::Edit(edit(rng)),
         _ => Act::ResizeWith([1, 3, 5, 7][rng.usize(0..4)], change(rng)),

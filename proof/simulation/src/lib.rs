@@ -5,6 +5,7 @@ pub mod acts;
 pub mod api_server;
 pub mod checks;
 mod clock;
+pub mod clocks;
 pub mod cluster;
 pub mod controllers;
 pub mod kubelet;

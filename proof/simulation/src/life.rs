@@ -71,6 +71,8 @@ pub struct Story {
 /// An operator's process.
 struct Process {
     name: String,
+    /// The API server that it is connected to.
+    front_end: usize,
     task: JoinHandle<anyhow::Result<()>>,
 }
 
@@ -81,6 +83,8 @@ struct Life {
     trouble: Arc<Mutex<Trouble>>,
     operators: Vec<Process>,
     started: usize,
+    /// What decides about the clocks of operators, where they differ from the cluster's.
+    clocks: Option<fastrand::Rng>,
     rules: Rules,
     version: u32,
     spec: Value,
@@ -101,8 +105,6 @@ struct Life {
     /// Volume claims that a deleted ensemble left although its policy deletes them: the operator had not made
     /// them the ensemble's property yet. A person has to delete them.
     left_over: Vec<String>,
-    /// How far the operators' clocks are ahead of the cluster's, in seconds.
-    ahead: i64,
     /// Whether the API server refused what the user asked for last. The user was told then and there.
     refused: bool,
     /// Until when operators may wait before they try again, since requests failed.
@@ -125,7 +127,8 @@ enum Later {
     RegainNode(usize),
     Heal(u16, u16),
     StopFailing,
-    ThawCaches,
+    ThawCaches(usize),
+    Move(String, usize),
     EndQuota,
     AllowWrites(&'static str),
 }
@@ -149,22 +152,12 @@ pub async fn live(options: &Options) -> Story {
     let acts = choose(&mut rng, size);
     let mut variety = Variety::of(options.seed);
     let acts = variety.mix(acts, size);
-    // The operators' clocks may differ from the cluster's.
-    let ahead = if rng.u8(0..3) == 0 {
-        rng.i64(-120..=120)
-    } else {
-        0
-    };
-    bellwether_virtual_time::set_ahead(ahead);
+    // The operators' clocks may differ from the cluster's, and from each other.
+    let differ = rng.u8(0..3) == 0;
     let mut life = Life::new(options, size, deletes);
     variety.ask(&mut life.spec);
-    life.ahead = ahead;
+    life.clocks = differ.then(|| fastrand::Rng::with_seed(options.seed ^ 6));
     life.story.acts = acts.len();
-    if ahead != 0 {
-        life.tell(&format!(
-            "the operators' clocks are {ahead} s ahead of the cluster's"
-        ));
-    }
     for _ in 0..replicas {
         life.start_operator();
     }
@@ -215,6 +208,7 @@ impl Life {
             trouble,
             operators: Vec::new(),
             started: 0,
+            clocks: None,
             rules: options.rules,
             version: 1,
             spec,
@@ -232,7 +226,6 @@ impl Life {
             half: BTreeSet::new(),
             deleted: Vec::new(),
             left_over: Vec::new(),
-            ahead: 0,
             refused: false,
             retries_until: Duration::ZERO,
             remembered: scripted::Remembered::default(),
@@ -255,7 +248,10 @@ impl Life {
     fn start_operator(&mut self) {
         self.started += 1;
         let name = format!("operator-{}", self.started);
-        self.cluster.api.connect(&name, self.started % 2);
+        let front_end = self.started % 2;
+        self.cluster.api.connect(&name, front_end);
+        let ahead = self.clocks.as_mut().map_or(0, |rng| rng.i64(-120..=120));
+        self.cluster.api.stops().clocks().set(&name, ahead);
         let settings = Settings {
             identity: name.clone(),
             lease_namespace: "bellwether-system".to_owned(),
@@ -275,8 +271,16 @@ impl Life {
             let program = operator.run(std::future::pending());
             stops.run(&own, program).await
         });
-        self.tell(&format!("{name} starts"));
-        self.operators.push(Process { name, task });
+        let clock = match ahead {
+            0 => String::new(),
+            ahead => format!(", its clock {ahead} s ahead of the cluster's"),
+        };
+        self.tell(&format!("{name} starts{clock}"));
+        self.operators.push(Process {
+            name,
+            front_end,
+            task,
+        });
     }
 
     fn kill_operator(&mut self, at: usize, after: Duration) {

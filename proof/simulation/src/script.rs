@@ -44,7 +44,7 @@ pub enum Deed {
     HoldUp(Held),
     /// A volume claim and its pod are deleted, whatever the other members do.
     LoseClaim(u16),
-    /// The pod template and the pods as they are now are remembered.
+    /// The pod template, the pods and the volume claims as they are now are remembered.
     Remember,
     /// A person puts the remembered pod template back, as `kubectl rollout undo` does.
     Undo,
@@ -91,8 +91,8 @@ pub enum Condition {
     PermissionClosed,
     /// The pods are those that were remembered.
     SamePods,
-    /// Every volume claim of these ordinals exists and stays.
-    Claims(u16),
+    /// Every volume claim that was remembered exists and stays.
+    SameClaims,
     /// The status gives this reason in one of its conditions.
     Reason(&'static str),
     /// The condition of this type is true, for this reason.

@@ -12,13 +12,21 @@ use std::task::Poll;
 
 use tokio::sync::watch;
 
+use crate::clocks::Clocks;
+
 /// The clients that are stopped, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Stops {
     stopped: Arc<watch::Sender<BTreeSet<String>>>,
+    clocks: Clocks,
 }
 
 impl Stops {
+    /// The clients' clocks.
+    pub fn clocks(&self) -> &Clocks {
+        &self.clocks
+    }
+
     /// Stops a client's process.
     pub fn stop(&self, client: &str) {
         self.stopped.send_modify(|stopped| {
@@ -44,6 +52,7 @@ impl Stops {
             let mut stopped = self.stopped.subscribe();
             let _ = stopped.wait_for(|stopped| !stopped.contains(client)).await;
         }
+        self.clocks.show(client);
     }
 
     /// Runs a client's program, which is not polled while its process is stopped.
@@ -55,6 +64,7 @@ impl Stops {
                 if self.is_stopped(client) {
                     return Poll::Ready(None);
                 }
+                self.clocks.show(client);
                 program.as_mut().poll(context).map(Some)
             });
             if let Some(output) = ended.await {

@@ -6,6 +6,7 @@
 
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use bellwether_ensemble::observation::{FailingContainer, PodState};
+use bellwether_ensemble::rules::{Rule, Rules};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 /// Reasons of a waiting container that pass by themselves while a pod starts.
@@ -14,7 +15,7 @@ const PASSING: &[&str] = &["PodInitializing", "ContainerCreating"];
 const LONGEST_MESSAGE: usize = 400;
 
 /// The state of the server, and another container that does not run.
-pub(super) fn observe(pod: &Pod) -> (PodState, Option<FailingContainer>) {
+pub(super) fn observe(rules: Rules, pod: &Pod) -> (PodState, Option<FailingContainer>) {
     let Some(status) = pod.status.as_ref() else {
         return (PodState::Starting, None);
     };
@@ -23,7 +24,15 @@ pub(super) fn observe(pod: &Pod) -> (PodState, Option<FailingContainer>) {
     let state = state(status, going);
     let ends = going || matches!(state, PodState::Failing { .. });
     let other = (!ends).then(|| other_container(pod, status)).flatten();
-    (state, other)
+    match other {
+        Some(other) if !rules.keep(Rule::OwnContainersDecide) => {
+            let FailingContainer {
+                reason, message, ..
+            } = other;
+            (PodState::Failing { reason, message }, None)
+        }
+        other => (state, other),
+    }
 }
 
 fn state(status: &PodStatus, going: bool) -> PodState {

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use bellwether_api::labels;
 use bellwether_ensemble::desired::bootstrap_config_map;
+use bellwether_ensemble::desired::claims::{DATA, LOG};
+use bellwether_ensemble::desired::observers::set_name;
 use serde_json::{Map, Value, json};
 
-use super::ordinal;
 use crate::api_server::{Kind, Object, Store};
 use crate::cluster::{NAME, NAMESPACE};
 
@@ -34,6 +35,8 @@ const OF_ITS_TIME: [&str; 5] = [
 pub struct View {
     /// The size that the user asks for.
     pub wanted: u16,
+    /// How many observers the user asks for.
+    pub observers: u16,
     /// Whether volumes of members that left are deleted.
     pub deletes: bool,
     /// The version of the operator that runs now.
@@ -55,6 +58,11 @@ pub fn picture(store: &Store, view: View) -> Picture {
             if kind == Kind::CLAIM && is_kept_for_later(object, view) {
                 continue;
             }
+            // Where no observer is wanted any more their StatefulSet stays, without pods.
+            let of_observers = kind == Kind::STATEFUL_SET && object.name() == set_name(NAME);
+            if of_observers && view.observers == 0 && object["spec"]["replicas"] == 0 {
+                continue;
+            }
             let mut shown = canonical(kind, object, newest);
             if let Some(by) = &rendered_by {
                 rendered_now(&mut shown, by, view.version);
@@ -67,7 +75,13 @@ pub fn picture(store: &Store, view: View) -> Picture {
 
 /// The policy `Retain` keeps the volumes of members that left. A fresh ensemble never had them.
 fn is_kept_for_later(claim: &Object, view: View) -> bool {
-    !view.deletes && ordinal(claim.name()).is_some_and(|o| o >= view.wanted)
+    let of = |set: &str, wanted: u16| {
+        let named = |volume: &str| claim.name().strip_prefix(&format!("{volume}-{set}-"));
+        let ordinal = named(DATA).or_else(|| named(LOG));
+        let ordinal = ordinal.and_then(|ordinal| ordinal.parse::<u16>().ok());
+        ordinal.is_some_and(|ordinal| ordinal >= wanted)
+    };
+    !view.deletes && (of(NAME, view.wanted) || of(&set_name(NAME), view.observers))
 }
 
 fn canonical(kind: Kind, object: &Object, newest: Option<&str>) -> Value {

@@ -302,7 +302,15 @@ impl Life {
             Act::DieAfterWrite(writes) => self.trouble().dies_after = Some(writes),
             Act::LagCaches(time) => {
                 cluster.api.freeze(0);
-                self.later(time, Later::ThawCaches);
+                self.later(time, Later::ThawCaches(0));
+            }
+            Act::GoBack(lag, time) => {
+                if let Some(operator) = self.operators.first() {
+                    let (name, other) = (operator.name.clone(), 1 - operator.front_end);
+                    cluster.api.freeze(other);
+                    self.later(lag, Later::Move(name, other));
+                    self.later(lag + time, Later::ThawCaches(other));
+                }
             }
             Act::GrowData => cluster.machines().zoo.set_size(ENSEMBLE, 500 << 20),
             Act::RestoreStatus => self.restore_status(),
@@ -442,7 +450,14 @@ impl Life {
                 self.trouble().failing = false;
                 self.retries_until = now + LONGEST_RETRY;
             }
-            Later::ThawCaches => cluster.api.thaw(0),
+            Later::ThawCaches(front_end) => cluster.api.thaw(front_end),
+            Later::Move(name, front_end) => {
+                if let Some(process) = self.operators.iter_mut().find(|p| p.name == name) {
+                    process.front_end = front_end;
+                    cluster.api.connect(&name, front_end);
+                    self.tell(&format!("{name} moves to API server {front_end}"));
+                }
+            }
             Later::AllowWrites(kind) => {
                 webhooks::allow(&mut cluster.api.store().admission, kind);
             }

@@ -8,7 +8,6 @@ use serde_json::Value;
 use super::{Later, Life};
 use crate::api_server::{Delete, Kind};
 use crate::cluster::{NAME, NAMESPACE};
-use crate::zookeeper::Phase;
 
 /// What the status says of a member that has one volume without the other.
 const ASKS: &str = "delete both volume claims";
@@ -65,13 +64,6 @@ impl Life {
 
     fn others_serve(&self, ordinal: u16) -> bool {
         let pods = super::observing::voters(&self.cluster.api.store());
-        let machines = self.cluster.machines();
-        let mut others = pods.iter().filter(|pod| pod.name() != Self::pod(ordinal));
-        pods.len() >= 3
-            && others.all(|pod| {
-                let process = machines.kubelets.process_of(pod.uid());
-                let phase = process.map(|process| machines.zoo.phase(process));
-                matches!(phase, Some(Phase::Leading | Phase::Following))
-            })
+        pods.len() >= 3 && self.voters_serve(Some(&Self::pod(ordinal)))
     }
 }

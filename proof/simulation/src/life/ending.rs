@@ -14,6 +14,8 @@ use crate::cluster::{ENSEMBLE, NAME, NAMESPACE};
 const PATIENCE: Duration = Duration::from_secs(1500);
 /// How long it is looked at afterwards.
 const REST: Duration = Duration::from_secs(30);
+/// How far an operator's clock may be behind the cluster's.
+const CLOCKS: Duration = Duration::from_secs(120);
 /// The most reads in a second at rest.
 const READS_AT_REST: f64 = 4.0;
 
@@ -28,7 +30,8 @@ impl Life {
                     | Later::Connect(_)
                     | Later::Continue(_)
                     | Later::StopFailing
-                    | Later::ThawCaches
+                    | Later::ThawCaches(_)
+                    | Later::Move(..)
             )
         };
         let holds_up = self.trouble().holds_up();
@@ -40,13 +43,14 @@ impl Life {
             hindered,
             faulty: !self.later.is_empty(),
             as_asked: self.refused || self.is_as_asked(),
-            behind: Duration::from_secs(self.ahead.min(0).unsigned_abs()),
+            behind: self.clocks.as_ref().map_or(Duration::ZERO, |_| CLOCKS),
         }
     }
 
     /// Whether the ensemble is as asked for.
     pub(super) fn is_as_asked(&self) -> bool {
-        if !self.observers_are_as_asked() {
+        // The status may be that of a moment ago, as while another operator waits for the lease.
+        if !self.observers_are_as_asked() || !self.voters_serve(None) {
             return false;
         }
         let store = self.cluster.api.store();

@@ -50,9 +50,10 @@ impl Life {
     }
 
     fn picture(&self) -> Picture {
-        let wanted = self.spec["replicas"].as_u64();
+        let count = |count: &Value| count.as_u64().and_then(|n| u16::try_from(n).ok());
         let view = View {
-            wanted: wanted.and_then(|w| u16::try_from(w).ok()).unwrap_or(0),
+            wanted: count(&self.spec["replicas"]).unwrap_or(0),
+            observers: count(&self.spec["observers"]["replicas"]).unwrap_or(0),
             deletes: self.deletes,
             version: self.version,
         };

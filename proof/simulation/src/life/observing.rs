@@ -107,6 +107,18 @@ impl Life {
         }
     }
 
+    /// Whether the server in each voter's pod serves, but for the pod of this name.
+    pub(super) fn voters_serve(&self, but: Option<&str>) -> bool {
+        let pods = voters(&self.cluster.api.store());
+        let machines = self.cluster.machines();
+        let mut others = pods.iter().filter(|pod| Some(pod.name()) != but);
+        others.all(|pod| {
+            let process = machines.kubelets.process_of(pod.uid());
+            let phase = process.map(|process| machines.zoo.phase(process));
+            matches!(phase, Some(Phase::Leading | Phase::Following))
+        })
+    }
+
     /// Whether there are as many observers as asked for, and every one serves by the newest pod template.
     pub(super) fn observers_are_as_asked(&self) -> bool {
         let store = self.cluster.api.store();

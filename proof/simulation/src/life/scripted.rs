@@ -20,6 +20,14 @@ use crate::zookeeper::Phase;
 pub(super) struct Remembered {
     template: Value,
     pods: BTreeMap<String, String>,
+    claims: BTreeMap<String, String>,
+}
+
+/// The names of objects with their unique ids.
+fn uids(objects: &[Arc<Object>]) -> BTreeMap<String, String> {
+    let named = objects.iter().filter(|object| !object.is_terminating());
+    let pair = |object: &Arc<Object>| (object.name().to_owned(), object.uid().to_owned());
+    named.map(pair).collect()
 }
 
 /// Lives through a life as it is written down.
@@ -84,13 +92,10 @@ impl Life {
             Deed::Remember => {
                 let set = self.set();
                 let template = set.map(|set| set["spec"]["template"].clone());
-                let pods = self.pods();
-                let uids = pods
-                    .iter()
-                    .map(|p| (p.name().to_owned(), p.uid().to_owned()));
                 self.remembered = Remembered {
                     template: template.unwrap_or_default(),
-                    pods: uids.collect(),
+                    pods: uids(&self.all(Kind::POD)),
+                    claims: uids(&self.all(Kind::CLAIM)),
                 };
             }
             Deed::Undo => {
@@ -143,9 +148,9 @@ impl Life {
         store.get(Kind::STATEFUL_SET, NAMESPACE, NAME).cloned()
     }
 
-    fn pods(&self) -> Vec<Arc<Object>> {
+    fn all(&self, kind: Kind) -> Vec<Arc<Object>> {
         let store = self.cluster.api.store();
-        store.list(Kind::POD, Some(NAMESPACE)).cloned().collect()
+        store.list(kind, Some(NAMESPACE)).cloned().collect()
     }
 
     fn pod_of(&self, ordinal: u16) -> Option<Arc<Object>> {
@@ -200,9 +205,8 @@ impl Life {
                 let pod = self.pod_of(*ordinal).zip(update());
                 serves(*ordinal) && pod.is_some_and(|(pod, update)| newest(&pod, &update))
             }
-            Condition::Outdated => {
-                update().is_some_and(|update| self.pods().iter().any(|pod| !newest(pod, &update)))
-            }
+            Condition::Outdated => update()
+                .is_some_and(|update| self.all(Kind::POD).iter().any(|pod| !newest(pod, &update))),
             Condition::Failing(ordinal) => self.pod_of(*ordinal).is_some_and(|pod| {
                 let containers = pod["status"]["containerStatuses"].as_array();
                 let mut containers = containers.into_iter().flatten();
@@ -219,21 +223,8 @@ impl Life {
                     initialize.unwrap_or_default().is_empty()
                 })
             }
-            Condition::SamePods => {
-                let pods = self.pods();
-                let uids = pods
-                    .iter()
-                    .map(|p| (p.name().to_owned(), p.uid().to_owned()));
-                uids.collect::<BTreeMap<_, _>>() == self.remembered.pods
-            }
-            Condition::Claims(count) => {
-                let store = self.cluster.api.store();
-                (0..*count).all(|ordinal| {
-                    let name = format!("data-{NAME}-{ordinal}");
-                    let claim = store.get(Kind::CLAIM, NAMESPACE, &name);
-                    claim.is_some_and(|claim| !claim.is_terminating())
-                })
-            }
+            Condition::SamePods => uids(&self.all(Kind::POD)) == self.remembered.pods,
+            Condition::SameClaims => uids(&self.all(Kind::CLAIM)) == self.remembered.claims,
             Condition::Reason(reason) => self.says(|c| c["reason"] == *reason),
             Condition::Says(type_, reason) => self
                 .says(|c| c["type"] == *type_ && c["status"] == "True" && c["reason"] == *reason),

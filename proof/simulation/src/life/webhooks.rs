@@ -8,10 +8,10 @@ use crate::api_server::{Admission, Kind, Opinion, Review, Verb};
 
 /// The kind of this name, of those that webhooks look at.
 fn kind_of(name: &str) -> Kind {
-    if name == "Pod" {
-        Kind::POD
-    } else {
-        Kind::STATEFUL_SET
+    match name {
+        "Pod" => Kind::POD,
+        "PersistentVolumeClaim" => Kind::CLAIM,
+        _ => Kind::STATEFUL_SET,
     }
 }
 

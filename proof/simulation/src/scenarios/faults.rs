@@ -2,6 +2,8 @@
 
 use bellwether_ensemble::rules::Rule;
 use bellwether_simulation::acts::Act;
+use bellwether_simulation::api_server::Action;
+use bellwether_simulation::requests::Held;
 use bellwether_simulation::script::{Condition, Deed, Line, Script};
 use serde_json::json;
 
@@ -35,9 +37,9 @@ pub(super) fn all() -> Vec<Scenario> {
             name: "template-undone-in-the-step-to-two",
             about: "the template of one member is put back before the second member has started, which then has \
                     no vote in the list of two",
-            guards: &[],
+            guards: &[&[Rule::VoteComesBack]],
             script: script(
-                1,
+                2,
                 members(1),
                 vec![
                     Line::Deed(Deed::Remember),
@@ -57,15 +59,46 @@ pub(super) fn all() -> Vec<Scenario> {
                 1,
                 json!({ "replicas": 3, "storage": { "reclaimPolicy": "Delete" } }),
                 vec![
+                    Line::Deed(Deed::Remember),
                     act(Act::ScaleSet(1)),
                     pause(10),
-                    Line::Await(Condition::Claims(3), seconds(0)),
+                    Line::Await(Condition::SameClaims, seconds(0)),
                     until(Condition::AsAsked),
                     act(Act::DeleteSet { orphan: false }),
                     pause(20),
-                    Line::Await(Condition::Claims(3), seconds(0)),
+                    Line::Await(Condition::SameClaims, seconds(0)),
                 ],
             ),
+        },
+        Scenario {
+            name: "set-deleted-before-the-claims-have-an-owner",
+            about: "the StatefulSet is deleted before the operator has made the volumes the ensemble's, and they \
+                    are deleted with it",
+            guards: &[],
+            script: Script {
+                lines: vec![
+                    Line::Deed(Deed::HoldUp(Held {
+                        resource: "persistentvolumeclaims",
+                        action: Some(Action::MergePatch),
+                        answer: false,
+                        time: seconds(20),
+                        count: 3,
+                    })),
+                    until(Condition::Serves(0)),
+                    until(Condition::Serves(1)),
+                    until(Condition::Serves(2)),
+                    pause(1),
+                    Line::Deed(Deed::Remember),
+                    act(Act::DeleteSet { orphan: false }),
+                    pause(20),
+                    Line::Await(Condition::SameClaims, seconds(0)),
+                ],
+                ..script(
+                    1,
+                    json!({ "replicas": 3, "storage": { "reclaimPolicy": "Delete" } }),
+                    vec![],
+                )
+            },
         },
         Scenario {
             name: "first-start-unseen",
@@ -87,23 +120,41 @@ pub(super) fn all() -> Vec<Scenario> {
             name: "deleted-and-applied-at-once",
             about: "an ensemble is deleted with its volumes and applied again at once, and adopts pods that \
                     are about to be deleted",
-            guards: &[],
+            guards: &[&[Rule::LeftoversFirst]],
             script: script(
                 1,
                 json!({ "replicas": 3, "storage": { "reclaimPolicy": "Delete" } }),
-                vec![act(Act::Recreate), pause(5), until(Condition::AsAsked)],
+                vec![
+                    // Kubernetes deletes the claims before the operator could take them over.
+                    Line::Deed(Deed::HoldUp(Held {
+                        resource: "persistentvolumeclaims",
+                        action: Some(Action::MergePatch),
+                        answer: false,
+                        time: seconds(3),
+                        count: 1,
+                    })),
+                    act(Act::Recreate),
+                    pause(5),
+                    until(Condition::AsAsked),
+                    Line::Deed(Deed::Remember),
+                    configure(5000),
+                    pause(2),
+                    until(Condition::AsAsked),
+                    Line::Await(Condition::SameClaims, seconds(0)),
+                ],
             ),
         },
         Scenario {
             name: "container-beside-fails",
             about: "a container beside the server's fails, and the member counts as one without a vote",
-            guards: &[],
+            guards: &[&[Rule::OwnContainersDecide]],
             script: script(
                 1,
                 members(3),
                 vec![
                     Line::Deed(Deed::FailBeside(0)),
                     Line::Deed(Deed::FailBeside(1)),
+                    act(Act::DeafOperator(seconds(30))),
                     pause(5),
                     configure(5000),
                     pause(60),
@@ -129,7 +180,7 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario {
             name: "one-silent-member-of-five",
             about: "one member that is silent and outdated keeps all others from being restarted",
-            guards: &[],
+            guards: &[&[Rule::SilenceEnds]],
             script: script(
                 1,
                 members(5),
@@ -137,6 +188,7 @@ pub(super) fn all() -> Vec<Scenario> {
                     act(Act::LoseNode(0, seconds(3600))),
                     pause(5),
                     configure(5000),
+                    until(Condition::Outdated),
                     until(Condition::UpToDate(1)),
                     until(Condition::UpToDate(2)),
                     until(Condition::UpToDate(3)),

@@ -82,7 +82,7 @@ fn pod(phase: &str, init: &[Value], containers: &[Value]) -> Value {
 /// server that does not run, with its reason.
 fn observed(pod: Value) -> (String, Option<String>) {
     let pod: Pod = serde_json::from_value(pod).unwrap();
-    let observed = observe_pod(&pod, 0);
+    let observed = observe_pod(Rules::ALL, &pod, 0);
     let runs = observed.state == PodState::Running;
     assert_eq!(runs, !observed.is_idle(), "a server that runs may serve");
     let state = match observed.state {
@@ -360,7 +360,7 @@ fn a_server_goes_on_while_its_pod_is_deleted() {
 fn what_a_container_said_last_tells_more_than_the_kubelet() {
     let of = |containers: &[Value]| {
         let pod = pod("Running", &[prepared()], containers);
-        observe(&serde_json::from_value(pod).unwrap())
+        observe(Rules::ALL, &serde_json::from_value(pod).unwrap())
     };
     let (state, _) = of(&[crashes("zookeeper", "no space left\n")]);
     let PodState::Failing { message, .. } = state else {
