@@ -56,8 +56,6 @@ pub enum Rule {
     SilenceEnds,
     /// Nothing is changed before what a deleted ensemble of the same name owned is gone.
     LeftoversFirst,
-    /// A newcomer's vote comes back with the list of the step from one member to two.
-    VoteComesBack,
     /// The facts that a step was decided on are read again just before it.
     FreshFacts,
     /// A step acts only on the version of the pod or claim that was judged.
@@ -73,7 +71,7 @@ pub enum Rule {
 #[cfg(feature = "mutations")]
 impl Rule {
     /// Every rule: those of the planner, then those of the executor.
-    pub const EVERY: [Self; 29] = [
+    pub const EVERY: [Self; 28] = [
         Self::SmallSteps,
         Self::FinishedFirst,
         Self::JoinedFirst,
@@ -97,7 +95,6 @@ impl Rule {
         Self::OwnContainersDecide,
         Self::SilenceEnds,
         Self::LeftoversFirst,
-        Self::VoteComesBack,
         Self::FreshFacts,
         Self::StepAsJudged,
         Self::WriteAsSeen,

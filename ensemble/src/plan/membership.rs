@@ -162,9 +162,6 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
 /// step from one member to two is to go on with it: without the permission the newcomer would not vote, and
 /// member 1, restarted into the list of two, could not lead.
 fn newcomer_of(view: &View<'_>, voters: &Voters) -> Option<ServerId> {
-    if !view.rules.keep(Rule::VoteComesBack) {
-        return None;
-    }
     let members = view.members.values();
     let mut revisions = members.filter_map(|m| m.pod.revision.as_ref());
     revisions

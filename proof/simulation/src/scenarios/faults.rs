@@ -37,9 +37,9 @@ pub(super) fn all() -> Vec<Scenario> {
             name: "template-undone-in-the-step-to-two",
             about: "the template of one member is put back before the second member has started, which then has \
                     no vote in the list of two",
-            guards: &[&[Rule::VoteComesBack]],
+            guards: &[],
             script: script(
-                2,
+                1,
                 members(1),
                 vec![
                     Line::Deed(Deed::Remember),
