@@ -267,11 +267,12 @@ async fn look(
 }
 
 /// The plan for what was gathered; the report where the spec is refused.
-fn decide(context: &Context, gathered: &Gathered) -> Result<(ValidEnsemble, Plan), Report> {
+fn decide(context: &Context, gathered: &Gathered) -> Result<(ValidEnsemble, Plan), Box<Report>> {
     let ensemble = &gathered.ensemble;
     let valid = validate(ensemble, &context.contribution).map_err(|problems| {
         let offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
-        status::refused(&gathered.observation, offset, invalid_message(&problems))
+        let message = invalid_message(&problems);
+        Box::new(status::refused(&gathered.observation, offset, message))
     })?;
     let mut plan = info_span!(target: SPANS, "plan")
         .in_scope(|| plan_under(context.rules, &valid, &gathered.observation));
