@@ -3,7 +3,6 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bellwether_api::ensemble::MemberRole;
 use bellwether_ensemble::ServerId;
 use bellwether_ensemble::desired::config::CLIENT_PORT;
 use bellwether_ensemble::four_letter::{parse_conf, parse_srvr};
@@ -49,16 +48,6 @@ where
         zxid: serving.zxid,
         voters: configuration.voters,
     })
-}
-
-/// Asks a server for its role and the epoch of its last transaction only. `None` if it takes part in no quorum or does
-/// not answer.
-pub(crate) async fn role_by<A>(ask: impl Fn(&'static str) -> A) -> Option<(MemberRole, u64)>
-where
-    A: Future<Output = anyhow::Result<String>>,
-{
-    let serving = parse_srvr(&ask("srvr").await.ok()?).ok()??;
-    Some((serving.role, serving.zxid >> 32))
 }
 
 /// Asks the server at `address` for what a four-letter word stands for: at most `most` bytes, within

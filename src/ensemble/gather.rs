@@ -11,6 +11,7 @@ use bellwether_ensemble::desired::stateful_set::{INITIALIZE, RESTART};
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, observers, parse_bootstrap, written,
 };
+use bellwether_ensemble::four_letter::parse_srvr;
 use bellwether_ensemble::observation::{
     BootstrapPermission, ClaimObservation, ObserversObservation, PodObservation, Revision,
     ServerReport, StatefulSetObservation,
@@ -41,7 +42,7 @@ use super::error::Error;
 use super::pace::Resting;
 use super::volumes;
 use crate::traces::SPANS;
-use crate::zookeeper::{probe_by, role_by};
+use crate::zookeeper::probe_by;
 
 mod containers;
 
@@ -212,7 +213,9 @@ pub(crate) fn resting(objects: &Objects, observation: &Observation) -> Vec<Resti
 pub(crate) async fn are_as_before(context: &Context, members: &[Resting]) -> bool {
     let asked = members.iter().map(|member| async {
         let since = Instant::now();
-        let serving = role_by(|word| context.members.ask(member.address, word)).await;
+        let answer = context.members.ask(member.address, "srvr").await;
+        let serving = answer.ok().and_then(|answer| parse_srvr(&answer).ok()?);
+        let serving = serving.map(|serving| (serving.role, serving.zxid >> 32));
         let outcome = serving.map_or("unreachable", |_| "serving");
         context.metrics.probed(outcome, since.elapsed());
         serving == Some((member.role, member.epoch))

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream, SelectAll};
+use k8s_openapi::Resource as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -261,8 +262,13 @@ where
     let store = store.clone();
     watcher(api, watcher::Config::default().labels(&selector))
         .default_backoff()
-        // They are near half of what an object takes, and nothing reads them here.
-        .modify(|object| object.managed_fields_mut().clear())
+        // They are near half of what an object takes. Only those of StatefulSets are read: they tell who edited
+        // the pod template.
+        .modify(|object| {
+            if K::kind(&()) != StatefulSet::KIND {
+                object.managed_fields_mut().clear();
+            }
+        })
         .flat_map(move |event| {
             let changed = event.map(|event| store.learn(event));
             let changed = changed.unwrap_or_else(|error| {
