@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::object::Object;
 use super::structure::{Place, item_element};
@@ -100,6 +100,18 @@ impl Fields {
                 }
             }
         }
+    }
+
+    /// The set as `managedFields` has it.
+    fn fields_v1(&self) -> Value {
+        let below = self.below.iter();
+        let mut all: Map<String, Value> = below
+            .map(|(element, below)| (element.clone(), below.fields_v1()))
+            .collect();
+        if self.whole && !all.is_empty() {
+            all.insert(".".to_owned(), Value::Object(Map::new()));
+        }
+        Value::Object(all)
     }
 
     /// The places of both sets, written as in messages: `.metadata.labels.app`.
@@ -296,6 +308,22 @@ impl Ownership {
                 .add(&difference.set);
             self.managers.retain(|_, fields| !fields.is_empty());
         }
+    }
+
+    /// The `managedFields` of the object.
+    pub(crate) fn managed_fields(&mut self, place: &Place<'_>) -> Value {
+        self.work_out(place);
+        let entry = |(manager, fields): (&Manager, &Fields)| {
+            json!({
+                "manager": manager.name,
+                "operation": if manager.applies { "Apply" } else { "Update" },
+                "apiVersion": manager.api_version,
+                "fieldsType": "FieldsV1",
+                "fieldsV1": fields.fields_v1(),
+                "subresource": manager.subresource,
+            })
+        };
+        self.managers.iter().map(entry).collect()
     }
 
     /// What a manager applied last.

@@ -93,10 +93,13 @@ impl Life {
         let recent = self
             .lost_disk
             .is_some_and(|at| now < at + Duration::from_secs(30));
-        // Where the pod cannot be deleted, its claim would go later.
-        let refused = |later: &Later| matches!(later, Later::AllowWrites(_));
-        let refused = self.later.iter().any(|(_, later)| refused(later));
-        !recent && !refused && self.all_serve()
+        !recent && !self.pods_cannot_be_deleted() && self.all_serve()
+    }
+
+    /// Whether an admission webhook may refuse the deletion of a pod, whose claim would then go later.
+    pub(super) fn pods_cannot_be_deleted(&self) -> bool {
+        let refuses = |later: &Later| matches!(later, Later::AllowWrites(_));
+        self.later.iter().any(|(_, later)| refuses(later))
     }
 
     #[allow(clippy::too_many_lines, reason = "one arm for each act")]

@@ -48,6 +48,7 @@ impl Life {
                 };
                 self.delete(Kind::POD, &pod(ordinal), &options);
             }
+            ObserverAct::LoseDisk(_) if self.pods_cannot_be_deleted() => {}
             ObserverAct::LoseDisk(ordinal) => {
                 let set = set_name(NAME);
                 for claim in [data_claim(&set, ordinal), log_claim(&set, ordinal)] {

@@ -101,6 +101,24 @@ pub(super) fn all() -> Vec<Scenario> {
             },
         },
         Scenario {
+            name: "template-edited-after-an-upgrade",
+            about: "somebody edits the pod template that an earlier version of the operator rendered, and every \
+                    member is restarted for it",
+            guards: &[],
+            script: script(
+                1,
+                members(3),
+                vec![
+                    Line::Deed(Deed::Remember),
+                    act(Act::Upgrade),
+                    pause(30),
+                    act(Act::EditImage),
+                    pause(60),
+                    Line::Await(Condition::SamePods, seconds(0)),
+                ],
+            ),
+        },
+        Scenario {
             name: "first-start-unseen",
             about: "an ensemble starts while the operator cannot reach its members, and the permission to \
                     vote with an empty disk stays open although they serve",
