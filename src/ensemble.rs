@@ -30,7 +30,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
 use kube::{Client, Resource};
 use tracing::field::{Empty, debug};
-use tracing::{Instrument as _, Span, info_span};
+use tracing::{Instrument as _, Span, info_span, instrument};
 
 use crate::backoff::Backoff;
 use crate::lease::Held;
@@ -216,6 +216,7 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
 
 /// Looks at an ensemble as watches show it. Returns when to look again, if there is nothing to write and no step to
 /// take; `None` if all has to be read afresh.
+#[instrument(target = SPANS, skip_all)]
 async fn look(
     scope: &Scope,
     key: &Key,

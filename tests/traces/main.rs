@@ -276,12 +276,13 @@ async fn a_reconcile_is_a_trace_with_its_parts_and_the_log_does_not_show_it() {
 
     let mut parts = collector.below(&reconcile);
     parts.sort_by_key(|part| part.span.start_time_unix_nano);
-    assert_eq!(names(&parts), ["gather", "plan", "execute", "publish"]);
+    let whole = ["look", "gather", "plan", "execute", "publish"];
+    assert_eq!(names(&parts), whole);
     for part in &parts {
         assert!(part.span.start_time_unix_nano >= reconcile.span.start_time_unix_nano);
         assert!(part.span.end_time_unix_nano <= reconcile.span.end_time_unix_nano);
     }
-    let writes = collector.below(&parts[2]);
+    let writes = collector.below(&parts[3]);
     assert!(names(&writes).iter().all(|name| *name == "write"));
     let kinds: BTreeSet<&str> = writes
         .iter()
@@ -291,7 +292,7 @@ async fn a_reconcile_is_a_trace_with_its_parts_and_the_log_does_not_show_it() {
         kinds.contains("Service") && kinds.contains("ConfigMap"),
         "{kinds:?}"
     );
-    let status = collector.below(&parts[3]);
+    let status = collector.below(&parts[4]);
     assert_eq!(names(&status), ["write"]);
     assert_eq!(status[0].attributes["k8s.object.kind"], "ZooKeeperEnsemble");
 
@@ -315,6 +316,7 @@ async fn a_reconcile_is_a_trace_with_its_parts_and_the_log_does_not_show_it() {
     let known = [
         "execute",
         "gather",
+        "look",
         "plan",
         "probe",
         "publish",
