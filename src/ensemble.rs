@@ -40,7 +40,6 @@ use crate::traces::SPANS;
 use creation::Creation;
 use durations::Durations;
 use error::Error;
-use execute::Outcome;
 use gather::Gathered;
 use members::Members;
 use pace::{Inputs, Pace};
@@ -168,10 +167,17 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
             return Ok(Action::await_change());
         }
     };
-    if let Some(wanted) = look(scope, key, shown, span).await {
-        context.backoff.reset(namespace, name);
-        done("done");
-        return Ok(Action::requeue(scope.pace.after(key, wanted)));
+    match look(scope, key, shown, span).await {
+        Look::Rests(wait) => {
+            context.backoff.reset(namespace, name);
+            done("done");
+            return Ok(Action::requeue(wait));
+        }
+        Look::Waits(wait) => {
+            done("waits");
+            return Ok(Action::requeue(wait));
+        }
+        Look::Reads => {}
     }
     scope.pace.reads(key);
     let gathered = gather::gather(context, namespace, name).await?;
@@ -187,7 +193,7 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
     let (valid, plan) = match decide(context, &gathered) {
         Ok(decided) => decided,
         Err(report) => {
-            publish::status(context, &gathered, None, &report, &Outcome::default()).await?;
+            publish::status(context, &gathered, None, &report, None).await?;
             done("invalid");
             return Ok(Action::requeue(INVALID));
         }
@@ -199,13 +205,16 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
     });
     span.record("bellwether.step", step);
     let outcome = execute::execute(context, &gathered, &plan).await;
-    publish::status(context, &gathered, Some(&valid), &plan.report, &outcome).await?;
+    let said = publish::failure(&outcome);
+    let failure = said.as_deref();
+    publish::status(context, &gathered, Some(&valid), &plan.report, failure).await?;
     publish::events(context, &gathered, &plan, &outcome).await;
     // What was refused holds nothing up: while something is under way it goes on at its pace.
     let is_idle = plan.report.phase == Phase::Ready;
     let failure = outcome.failure.or(outcome.refused.filter(|_| is_idle));
     done(if failure.is_some() { "failed" } else { "done" });
     if let Some(failure) = failure {
+        scope.pace.fails(key, said);
         return Err(failure);
     }
     context.backoff.reset(namespace, name);
@@ -214,57 +223,63 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
     Ok(Action::requeue(requeue))
 }
 
-/// Looks at an ensemble as watches show it. Returns when to look again, if there is nothing to write and no step to
-/// take; `None` if all has to be read afresh.
+/// What follows from a look at what watches show.
+enum Look {
+    /// There is nothing to write and no step to take; the next look is due after this time.
+    Rests(Duration),
+    /// The last pass failed, nothing has changed since, and the next one is not due: look again after this time.
+    Waits(Duration),
+    /// All has to be read afresh.
+    Reads,
+}
+
+/// Looks at an ensemble as watches show it.
 #[instrument(target = SPANS, skip_all)]
-async fn look(
-    scope: &Scope,
-    key: &Key,
-    shown: &ZooKeeperEnsemble,
-    span: &Span,
-) -> Option<Duration> {
-    let context = &*scope.context;
+async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) -> Look {
+    let (context, pace) = (&*scope.context, &scope.pace);
     if !scope.stores.are_listed() || shown.meta().deletion_timestamp.is_some() {
-        return None;
+        return Look::Reads;
     }
-    let version = scope.stores.version(key);
-    let resting = (scope.pace).resting(key, shown.metadata.resource_version.as_ref(), &version);
+    let known = shown.metadata.resource_version.as_ref();
+    let resting = pace.resting(key, known, &scope.stores.version(key));
     if let Some(members) = resting
         && gather::are_as_before(context, &members).await
     {
-        return Some(plan::LATER);
+        return Look::Rests(pace.after(key, plan::LATER));
     }
     let (objects, version) = scope.stores.objects(shown.clone(), key);
     let gathered = gather::observe(context, &objects).await;
     let observation = &gathered.observation;
-    let inputs = Inputs::of(
-        shown.metadata.resource_version.clone(),
-        version,
-        observation,
-    );
-    scope.pace.look(key, inputs);
-    if scope.pace.must_read(key) {
-        return None;
+    pace.look(key, Inputs::of(known.cloned(), version, observation));
+    let failed = pace.failed(key);
+    if failed.is_none() && pace.must_read(key) {
+        return Look::Reads;
     }
-    let nothing = Outcome::default();
     let (valid, plan) = match decide(context, &gathered) {
         Ok(decided) => decided,
         Err(report) => {
-            let status = publish::next(context, &gathered, None, &report, &nothing);
-            return status.is_none().then_some(INVALID);
+            return match publish::next(context, &gathered, None, &report, None) {
+                None => Look::Rests(pace.after(key, INVALID)),
+                Some(_) => Look::Reads,
+            };
         }
     };
-    let status = publish::next(context, &gathered, Some(&valid), &plan.report, &nothing);
+    let failure = failed.as_ref().and_then(|failed| failed.failure.as_deref());
+    if publish::next(context, &gathered, Some(&valid), &plan.report, failure).is_some() {
+        return Look::Reads;
+    }
+    if let Some(failed) = failed {
+        return Look::Waits(pace.waits(key, failed.remaining()));
+    }
     let live = |kind, name: &str| gathered.live.get(&(kind, name.to_owned()));
-    if status.is_some() || !asks_for_nothing(&plan, live) {
-        return None;
+    if !asks_for_nothing(&plan, live) {
+        return Look::Reads;
     }
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
     if plan.report.phase == Phase::Ready {
-        let members = gather::resting(&objects, observation);
-        scope.pace.rests(key, members);
+        pace.rests(key, gather::resting(&objects, observation));
     }
-    Some(plan.requeue)
+    Look::Rests(pace.after(key, plan.requeue))
 }
 
 /// The plan for what was gathered; the report where the spec is refused.
@@ -293,10 +308,13 @@ fn error_policy(guarded: Arc<Guarded>, error: &Error, scope: Arc<Scope>) -> Acti
         .context
         .backoff
         .next(&namespace, &name, disposition.retry);
+    let key = (namespace, name);
+    let look = scope.pace.waits(&key, after);
+    let (namespace, name) = key;
     if disposition.warn {
         tracing::warn!(%namespace, ensemble = %name, %error, retry_after = ?after, "reconcile failed");
     } else {
         tracing::debug!(%namespace, ensemble = %name, %error, retry_after = ?after, "reconcile will be tried again");
     }
-    Action::requeue(after)
+    Action::requeue(look)
 }

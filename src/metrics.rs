@@ -97,7 +97,7 @@ impl Metrics {
         );
         registry.register(
             "reconciles",
-            "Reconciles, by outcome: done, invalid (the spec is refused), failed, deleting, gone, or unreadable",
+            "Reconciles, by outcome: done, waits (nothing changed since a pass failed), invalid (the spec is refused), failed, gone, or unreadable",
             this.reconciles.clone(),
         );
         registry.register_with_unit(

@@ -24,6 +24,8 @@ const LONGEST_UNREAD: Duration = Duration::from_secs(300);
 /// For how long an ensemble rests on one plan. Volumes fill up, and permissions and patience end, without any
 /// object that changes.
 const REST: Duration = Duration::from_secs(60);
+/// How soon an ensemble is looked at after a pass that failed.
+const FAILED: Duration = Duration::from_secs(2);
 /// Ensembles that were not looked at for so long do not exist any more.
 const FORGET: Duration = Duration::from_secs(600);
 
@@ -41,6 +43,24 @@ struct Seen {
     looked: Instant,
     /// When the plan was made that asked for nothing, and of whom. Absent while something is under way.
     rests: Option<(Instant, Vec<Resting>)>,
+    /// The last pass failed, and the next one waits.
+    failed: Option<Failed>,
+}
+
+/// A pass that failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failed {
+    /// What the status says of it.
+    pub failure: Option<String>,
+    /// When to try again, while nothing changes.
+    until: Instant,
+}
+
+impl Failed {
+    /// How long the next try waits still.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.until.saturating_duration_since(Instant::now())
+    }
 }
 
 /// Everything that a plan is made from, but for the time.
@@ -124,6 +144,7 @@ impl Pace {
                 seen.since = now;
                 seen.looked = now;
                 seen.rests = None;
+                seen.failed = None;
             }
             None => {
                 let seen = Seen {
@@ -132,6 +153,7 @@ impl Pace {
                     read: now,
                     looked: now,
                     rests: None,
+                    failed: None,
                 };
                 all.insert(key.clone(), seen);
             }
@@ -143,7 +165,35 @@ impl Pace {
         if let Some(seen) = self.all().get_mut(key) {
             seen.read = Instant::now();
             seen.rests = None;
+            seen.failed = None;
         }
+    }
+
+    /// The pass failed, and the status says this of it.
+    pub(crate) fn fails(&self, key: &Key, failure: Option<String>) {
+        if let Some(seen) = self.all().get_mut(key) {
+            let until = Instant::now();
+            seen.failed = Some(Failed { failure, until });
+        }
+    }
+
+    /// The next try waits for so long, unless something changes. Returns when to look again: the members are
+    /// asked, and the status is kept true, meanwhile.
+    pub(crate) fn waits(&self, key: &Key, wait: Duration) -> Duration {
+        if let Some(seen) = self.all().get_mut(key) {
+            let until = Instant::now() + wait;
+            let failed = seen.failed.take();
+            let failure = failed.and_then(|failed| failed.failure);
+            seen.failed = Some(Failed { failure, until });
+        }
+        wait.min(self.after(key, FAILED))
+    }
+
+    /// The last pass, if it failed, nothing has changed since, and the next one is not due.
+    pub(crate) fn failed(&self, key: &Key) -> Option<Failed> {
+        let all = self.all();
+        let failed = all.get(key)?.failed.clone();
+        failed.filter(|failed| !failed.remaining().is_zero())
     }
 
     /// Whether watches alone have been followed for long enough. Nothing is decided by that: a watch that
@@ -242,6 +292,34 @@ mod tests {
         pace.rests(&key(), Vec::new());
         advance(LONGEST_UNREAD * 2).await;
         assert!(!pace.must_read(&key()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_that_failed_waits_for_its_time_or_for_a_change() {
+        let pace = Pace::default();
+        let failure = || pace.failed(&key()).map(|failed| failed.failure);
+        let said = Some("refused".to_owned());
+        let minute = Duration::from_secs(60);
+        let fails = || {
+            pace.look(&key(), inputs("1"));
+            pace.fails(&key(), said.clone());
+            assert!(
+                pace.waits(&key(), minute) <= LONGEST,
+                "it is looked at meanwhile"
+            );
+            pace.look(&key(), inputs("1"));
+            assert_eq!(failure(), Some(said.clone()));
+        };
+        fails();
+        advance(minute).await;
+        assert_eq!(failure(), None);
+        fails();
+        pace.look(&key(), inputs("2"));
+        assert_eq!(failure(), None);
+        fails();
+        pace.reads(&key());
+        assert_eq!(failure(), None);
+        assert_eq!(pace.waits(&key(), SOON), SOON);
     }
 
     #[tokio::test(start_paused = true)]

@@ -31,9 +31,9 @@ pub(crate) async fn status(
     gathered: &Gathered,
     valid: Option<&ValidEnsemble>,
     report: &Report,
-    outcome: &Outcome,
+    failure: Option<&str>,
 ) -> Result<(), Error> {
-    let Some(new) = next(context, gathered, valid, report, outcome) else {
+    let Some(new) = next(context, gathered, valid, report, failure) else {
         return Ok(());
     };
     if !context.lease.is_held() {
@@ -46,24 +46,23 @@ pub(crate) async fn status(
     write_status(context, &namespace, &name, &replaced).await
 }
 
+/// What the status says of a write that failed. A conflict is another write in between, which the next pass sees.
+pub(crate) fn failure(outcome: &Outcome) -> Option<String> {
+    let failure = outcome.failure.as_ref().or(outcome.refused.as_ref())?;
+    (!failure.is_conflict()).then(|| failure.to_string())
+}
+
 /// The status that has to be written, if it differs from what the ensemble carries.
 pub(crate) fn next(
     context: &Context,
     gathered: &Gathered,
     valid: Option<&ValidEnsemble>,
     report: &Report,
-    outcome: &Outcome,
+    failure: Option<&str>,
 ) -> Option<ZooKeeperEnsembleStatus> {
     let ensemble = &gathered.ensemble;
     let name = ensemble.name_any();
     let namespace = ensemble.namespace().unwrap_or_default();
-    // A conflict is another write in between, which the next pass sees.
-    let failure = outcome
-        .failure
-        .as_ref()
-        .or(outcome.refused.as_ref())
-        .filter(|f| !f.is_conflict())
-        .map(ToString::to_string);
     let new = compute(
         StatusInput {
             name: &name,
@@ -72,7 +71,7 @@ pub(crate) fn next(
             release: valid.and_then(|v| v.release.as_deref()),
             observation: &gathered.observation,
             report,
-            failure: failure.as_deref(),
+            failure,
         },
         ensemble.status.as_ref(),
     );

@@ -15,7 +15,7 @@ use crate::observation::{ClaimObservation, Observation};
 use crate::plan::membership::Change;
 use crate::plan::view::{Member, View};
 use crate::rules::{Rule, Rules};
-use crate::safety::{may_live_together, may_start};
+use crate::safety::{holds_majority, may_live_together, may_start};
 use crate::validate::ValidEnsemble;
 
 fn staying(claims: &[ClaimObservation]) -> impl Iterator<Item = &ClaimObservation> {
@@ -48,7 +48,7 @@ pub fn plan_records(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
     let none = view.claims.iter().all(|c| c.voters.is_none());
     let first = none && view.live.len() == 1 && view.leader.is_some();
     if !(view.is_settled() || first) {
-        return under_way(view);
+        return under_way(view, change);
     }
     if change.voters != *voters {
         return Vec::new();
@@ -62,7 +62,7 @@ pub fn plan_records(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
 
 /// While a step is under way: newcomers' claims get what the others carry, and all of them a list that is
 /// live and that they do not carry, as after the upgrade of an operator that recorded less.
-fn under_way(view: &View<'_>) -> Vec<DesiredObject> {
+fn under_way(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
     let pairs = staying(view.claims).filter_map(|c| Some((c.voters.as_ref()?, c.next.as_ref())));
     let pairs: BTreeSet<(&Voters, Option<&Voters>)> = pairs.collect();
     let common = pairs.first().filter(|_| pairs.len() == 1);
@@ -79,9 +79,23 @@ fn under_way(view: &View<'_>) -> Vec<DesiredObject> {
         };
         let mut others = view.live.iter().copied().filter(|list| *list != voters);
         let other = others.next().filter(|_| others.next().is_none())?;
+        if is_taken_back(view, change, voters, other) {
+            return None;
+        }
         (next.as_ref() != Some(other)).then(|| claims::record(claim, voters, Some(other)))
     };
     staying(view.claims).filter_map(record).collect()
+}
+
+/// Whether no write can be acknowledged under a list that somebody else wrote into the pod template: too few
+/// run it, and no pod is made with it any more. On the claims it would stand beside `finished` as a list of
+/// another time, of which nothing could be started.
+fn is_taken_back(view: &View<'_>, change: &Change, finished: &Voters, foreign: &Voters) -> bool {
+    let runs = |m: &&Member<'_>| m.voters == foreign;
+    let running: Voters = view.members.values().filter(runs).map(|m| m.id).collect();
+    !may_live_together([finished, foreign])
+        && change.voters != *foreign
+        && !holds_majority(&running, foreign)
 }
 
 /// What the claims say about an ensemble whose StatefulSet is gone.

@@ -120,3 +120,26 @@ fn a_live_list_that_a_claim_does_not_carry_is_added_where_it_is_the_only_other()
     running.voter(1).server = ServerReport::Looking;
     assert!(!records(&running).iter().any(|r| r.starts_with("data-zk-0")));
 }
+
+/// As `kubectl rollout undo` over several steps: no write can be acknowledged under a list that two of its own
+/// majority do not run, once the template has returned.
+#[test]
+fn a_list_that_is_taken_back_is_recorded_only_where_a_majority_of_it_runs_it() {
+    let undone = |runs: &[usize]| {
+        let mut running = Running::new(5, 0);
+        running.ensemble.size = 5;
+        let foreign = running.template(3, None);
+        for ordinal in 0..5 {
+            away(running.voter(ordinal), 3);
+        }
+        for ordinal in runs {
+            running.voter(*ordinal).revision = Some(foreign.clone());
+        }
+        records(&running)
+    };
+    assert!(undone(&[]).is_empty());
+    assert!(undone(&[1]).is_empty());
+    let recorded = undone(&[0, 1]);
+    assert_eq!(recorded.len(), 5);
+    assert_eq!(recorded[0], "data-zk-0: 1,2,3,4,5 > 1,2,3");
+}

@@ -91,10 +91,12 @@ impl Observers {
             let since = self.due.get(pod.uid());
             since.is_some_and(|since| sight.now >= *since + UNKNOWN)
         };
+        // The pod template may have returned since the last look.
+        let outdated = |pod: &Object| revision(pod) != sight.observers.update_revision;
         let first = sight
             .pods
             .iter()
-            .find(|pod| due(pod) && answers(sight, pod))?;
+            .find(|pod| due(pod) && outdated(pod) && answers(sight, pod))?;
         Some(format!(
             "a voter, before {}, which was outdated too",
             first.name()
