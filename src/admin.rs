@@ -17,7 +17,7 @@ use crate::metrics::Metrics;
 ///
 /// # Errors
 /// When the address cannot be bound.
-pub(crate) async fn serve(
+pub async fn serve(
     address: SocketAddr,
     metrics: Metrics,
     page: Option<Router>,
@@ -34,7 +34,7 @@ pub(crate) async fn serve(
 }
 
 /// Everything that is served.
-pub(crate) fn routes(metrics: Metrics, page: Option<Router>) -> Router {
+pub fn routes(metrics: Metrics, page: Option<Router>) -> Router {
     let text = move || async move {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         ([(header::CONTENT_TYPE, kind)], metrics.text()).into_response()

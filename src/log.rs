@@ -11,12 +11,20 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _, fmt, registry, reload};
 
-use crate::arguments::LogFormat;
 use crate::traces::{Traces, not_sent};
 
 /// How often the file with the filter is read. It has some bytes; a kubelet takes a minute or so to bring a
 /// change of a ConfigMap.
 const INTERVAL: Duration = Duration::from_secs(3);
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
 
 /// Replaces the filter of the running log.
 type Replace = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send>;
@@ -24,7 +32,7 @@ type Replace = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send>;
 /// Begins to log. With a file its text is the filter, and every change of it is followed; without, or as
 /// long as the file has none that makes sense, it is RUST_LOG's, or `info`.
 /// Spans go to a collector, if there is one; the filter is not about them.
-pub(crate) fn start(format: LogFormat, file: Option<PathBuf>, traces: Option<&Traces>) {
+pub fn start(format: Format, file: Option<PathBuf>, traces: Option<&Traces>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let (log, replace) = log(format, filter, traces, std::io::stdout);
     log.init();
@@ -41,7 +49,7 @@ pub(crate) fn start(format: LogFormat, file: Option<PathBuf>, traces: Option<&Tr
 
 /// The log and, if there is a collector, what takes spans for it.
 fn log(
-    format: LogFormat,
+    format: Format,
     filter: EnvFilter,
     traces: Option<&Traces>,
     writer: impl for<'a> MakeWriter<'a> + Send + Sync + 'static,
@@ -49,8 +57,8 @@ fn log(
     let (filter, handle) = reload::Layer::new(filter);
     let lines = fmt::layer().with_writer(writer);
     let lines = match format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        Format::Text => lines.boxed(),
+        Format::Json => lines.json().flatten_event(true).boxed(),
     };
     let lines = lines.with_filter(not_sent().and(filter));
     let log = registry().with(lines);
@@ -178,7 +186,7 @@ mod tests {
         let paper = Paper::default();
         let writer = paper.clone();
         let filter = EnvFilter::new("info");
-        let (log, replace) = log(LogFormat::Text, filter, None, move || writer.clone());
+        let (log, replace) = log(Format::Text, filter, None, move || writer.clone());
         let mut file = FilterFile {
             path: mounted.0.path().join("filter"),
             seen: None,
@@ -217,7 +225,7 @@ mod tests {
             let traces = taken.then_some(&traces);
             let filter = EnvFilter::new(filter);
             let logs = filter.to_string() == "trace";
-            let (log, _) = log(LogFormat::Json, filter, traces, move || writer.clone());
+            let (log, _) = log(Format::Json, filter, traces, move || writer.clone());
             tracing::dispatcher::with_default(&log, || {
                 let span = tracing::info_span!(target: SPANS, "part");
                 assert_eq!(span.is_disabled(), !taken);

@@ -22,7 +22,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use ensembles::{Ensembles, Key};
-pub(crate) use reference::reference;
+pub use reference::reference;
 
 /// The prefix of every metric of the operator's own.
 const PREFIX: &str = "bellwether";
@@ -47,7 +47,7 @@ type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
 
 /// Counters of the ensemble controller; clones count together.
 #[derive(Clone)]
-pub(crate) struct Metrics {
+pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
     reconciles: Family<ReconcileLabels, Counter>,
     seconds: Histogram,
@@ -66,7 +66,7 @@ fn probe_buckets() -> Histogram {
 
 impl Metrics {
     /// Counters in a registry of their own, together with those that `more` adds.
-    pub(crate) fn new(more: impl FnOnce(&mut Registry)) -> Self {
+    pub fn new(more: impl FnOnce(&mut Registry)) -> Self {
         let this = Self {
             registry: Arc::default(),
             reconciles: Family::default(),
@@ -127,7 +127,7 @@ impl Metrics {
     }
 
     /// The text that Prometheus scrapes.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = String::new();
         match encode(&mut text, &registry) {

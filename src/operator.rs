@@ -75,17 +75,17 @@ impl Operator {
     }
 
     /// The operator's metrics.
-    pub(crate) fn metrics(&self) -> &Metrics {
+    pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
     /// Becomes true when the operator stops.
-    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+    pub fn stopped(&self) -> watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 
     /// Starts a part that has to run as long as the operator does.
-    pub(crate) fn add(&mut self, part: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
+    pub fn add(&mut self, part: impl Future<Output = anyhow::Result<()>> + Send + 'static) {
         self.parts.spawn(part);
     }
 
@@ -199,7 +199,7 @@ async fn failure(parts: &mut Parts) -> anyhow::Error {
 }
 
 /// Completes when the operator stops.
-pub(crate) async fn wait(mut stopped: watch::Receiver<bool>) {
+pub async fn wait(mut stopped: watch::Receiver<bool>) {
     // An error means that the sender is gone, which is a stop too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

@@ -4,7 +4,7 @@ use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource};
 
 /// The objects of a kind in one namespace, or in all.
-pub(crate) fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
+pub fn api<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {

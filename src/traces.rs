@@ -50,7 +50,7 @@ const MAX_ANSWER: usize = 64 * 1024;
 
 /// Where spans go: OTLP over HTTP, as protobuf.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Endpoint(Uri);
+pub struct Endpoint(Uri);
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,7 +93,7 @@ impl FromStr for Endpoint {
 }
 
 /// Reads the part of all traces that is sent.
-pub(crate) fn ratio(text: &str) -> Result<f64, String> {
+pub fn ratio(text: &str) -> Result<f64, String> {
     let ratio: f64 = text.parse().map_err(|_| "this is no number".to_owned())?;
     if (0.0..=1.0).contains(&ratio) {
         Ok(ratio)
@@ -103,7 +103,7 @@ pub(crate) fn ratio(text: &str) -> Result<f64, String> {
 }
 
 /// What sends spans, in a thread of its own. What does not fit into its queue is lost.
-pub(crate) struct Traces(SdkTracerProvider);
+pub struct Traces(SdkTracerProvider);
 
 impl Traces {
     /// Begins to send. Of all traces the given part is sent; without, the SDK's environment variables decide.
@@ -111,7 +111,7 @@ impl Traces {
     /// # Errors
     /// When the SDK's environment variables make no sense, or when no certificates are found for an endpoint
     /// with https.
-    pub(crate) fn start(endpoint: &Endpoint, ratio: Option<f64>) -> anyhow::Result<Self> {
+    pub fn start(endpoint: &Endpoint, ratio: Option<f64>) -> anyhow::Result<Self> {
         let exporter = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
@@ -145,7 +145,7 @@ impl Traces {
     }
 
     /// Sends what is left, as far as that takes no time.
-    pub(crate) async fn stop(self) {
+    pub async fn stop(self) {
         // The SDK waits by blocking the thread.
         let stopping = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST));
         // What cannot be sent has been told of.

@@ -11,7 +11,7 @@ use super::Metrics;
 use crate::election;
 
 /// What `/metrics` says after everything was counted once.
-pub(crate) fn reference() -> String {
+pub fn reference() -> String {
     let elections = election::Metrics::default();
     elections.show_every_family();
     let metrics = Metrics::new(|registry| elections.register(registry));

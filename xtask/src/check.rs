@@ -79,7 +79,7 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
 
 /// The fuzz target is no member of the workspace, so nothing else looks at it.
 fn fuzz_target() -> Result<()> {
-    let manifest = ["--manifest-path", "fuzz/Cargo.toml"];
+    let manifest = ["--manifest-path", "proof/fuzz/Cargo.toml"];
     let mut format = vec!["fmt", "--check"];
     format.extend(manifest);
     cargo(&format, &[])?;

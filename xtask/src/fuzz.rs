@@ -38,7 +38,7 @@ pub(crate) fn fuzz(arguments: &Arguments) -> Result<()> {
     compile.args(["--release", "--locked", "--target", TARGET]);
     compile
         .arg("--manifest-path")
-        .arg(root().join("fuzz/Cargo.toml"));
+        .arg(root().join("proof/fuzz/Cargo.toml"));
     compile.arg("--target-dir").arg(&base);
     process::run(&mut compile)?;
     let program = base.join(TARGET).join("release/election");

@@ -89,7 +89,11 @@ fn lint_says_where_and_what_and_exits_accordingly() {
 #[test]
 fn lint_prints_json_of_a_folder() {
     let output = lint(
-        &["--output", "json", here("lint/tests/bad").to_str().unwrap()],
+        &[
+            "--output",
+            "json",
+            here("../lint/tests/bad").to_str().unwrap(),
+        ],
         "",
     );
     assert_eq!(output.status.code(), Some(1));
@@ -111,8 +115,8 @@ fn lint_prints_json_of_a_folder() {
 
 #[test]
 fn lint_compares_with_what_is_there() {
-    let new = here("lint/tests/bad/change-id-offset.yaml");
-    let old = here("lint/tests/bad/change-id-offset.old.yaml");
+    let new = here("../lint/tests/bad/change-id-offset.yaml");
+    let old = here("../lint/tests/bad/change-id-offset.old.yaml");
     let (new, old) = (new.to_str().unwrap(), old.to_str().unwrap());
     assert_eq!(lint(&[new], "").status.code(), Some(0));
     let output = lint(&["--against", old, new], "");

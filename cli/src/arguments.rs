@@ -6,8 +6,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::cli;
-use crate::traces::{self, Endpoint};
+use bellwether::log;
+use bellwether::traces::{self, Endpoint};
+
+use crate::commands;
 
 /// A Kubernetes operator for ZooKeeper ensembles and the elections held in them.
 #[derive(Debug, Parser)]
@@ -56,28 +58,28 @@ pub(crate) enum Command {
         format: CrdFormat,
     },
     /// Check manifests by the API server's rules and the operator's, without a cluster.
-    Lint(cli::lint::Lint),
+    Lint(commands::lint::Lint),
     /// Show the steps that a change would take, and what each of them changes. Reads only.
-    Plan(cli::plan::Plan),
+    Plan(commands::plan::Plan),
     /// Show an ensemble: its members, and who is waited for and why.
-    Status(cli::status::Status),
+    Status(commands::status::Status),
     /// Show who leads in each election.
-    Elections(cli::elections::Elections),
+    Elections(commands::elections::Elections),
     /// Restart every member of an ensemble once, the leader last.
-    Restart(cli::act::Act),
+    Restart(commands::act::Act),
     /// Let the operator change nothing of an ensemble until it is resumed.
-    Pause(cli::act::Act),
+    Pause(commands::act::Act),
     /// Let the operator go on with an ensemble that is paused.
-    Resume(cli::act::Act),
+    Resume(commands::act::Act),
     /// Collect objects, logs and answers of the servers into one file, without Secrets.
-    SupportBundle(cli::bundle::Bundle),
+    SupportBundle(commands::bundle::Bundle),
     /// Print the completions for a shell.
-    Completion(cli::generate::Completion),
+    Completion(commands::generate::Completion),
     /// Print the manual page.
     Man,
     /// Print what pages of the documentation are generated from.
     #[command(hide = true)]
-    Reference(cli::reference::Reference),
+    Reference(commands::reference::Reference),
 }
 
 /// How to run the operator.
@@ -131,6 +133,15 @@ pub(crate) enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+impl From<LogFormat> for log::Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
 }
 
 /// How to print the CustomResourceDefinitions.

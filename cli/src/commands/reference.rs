@@ -34,7 +34,7 @@ enum Of {
 /// When standard output is closed.
 pub(crate) fn reference(arguments: &Reference) -> anyhow::Result<ExitCode> {
     let text = match arguments.of {
-        Of::Metrics => crate::metrics::reference(),
+        Of::Metrics => bellwether::metrics_reference(),
         Of::Conditions => conditions(),
     };
     io::stdout().write_all(text.as_bytes())?;

@@ -19,9 +19,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::store::{Key, Listed, Store, Trouble};
-use crate::scoped::api;
 use crate::view::election::ElectionRow;
 use crate::view::ensemble::PodFacts;
+use bellwether::scoped::api;
 
 /// How many pages may be open on one replica.
 const VIEWERS: usize = 32;

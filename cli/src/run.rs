@@ -10,10 +10,10 @@ use bellwether_ensemble::validate::Context as Contribution;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
+use bellwether::{Network, Operator, Settings, admin, wait};
+
 use crate::arguments::Run;
-use crate::ensemble::members::Network;
-use crate::operator::{Operator, Settings, wait};
-use crate::{admin, page};
+use crate::page;
 
 /// Runs the operator until it is told to stop or loses its lease.
 ///

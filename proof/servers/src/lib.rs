@@ -14,5 +14,5 @@ pub mod server;
 pub mod world;
 
 // The operator's own questions to a server, word for word.
-#[path = "../../src/zookeeper.rs"]
+#[path = "../../../src/zookeeper.rs"]
 mod zookeeper;

@@ -11,8 +11,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::admin;
-use crate::metrics::Metrics;
+use bellwether::{Metrics, admin};
 
 /// An API server with one election and no ensemble; its watches tell nothing.
 #[derive(Clone, Default)]
