@@ -1,14 +1,15 @@
 //! Building the programs that go into the operator's image.
 
 use std::{
-    env,
     ffi::OsStr,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use anyhow::{Context, Result};
+
+use bellwether_test_cluster::cargo::target_directory;
+pub(crate) use bellwether_test_cluster::cargo::{cargo, programs, root};
 
 use crate::{image, process, progress};
 
@@ -16,48 +17,6 @@ use crate::{image, process, progress};
 const IMAGE: &str = "docker.io/bellwether/bellwether";
 /// The tag of this tree's image.
 const TAG: &str = "dev";
-
-/// The root of the project.
-pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent().unwrap_or(here).to_owned()
-}
-
-/// A cargo command whose programs are static, so that they run in an empty image. Tests use it too:
-/// then everything is compiled once.
-pub(crate) fn cargo(subcommand: &str) -> Result<Command> {
-    let target = host()?;
-    let variable = format!(
-        "CARGO_TARGET_{}_RUSTFLAGS",
-        target.to_uppercase().replace('-', "_")
-    );
-    let mut command = process::command("cargo", [subcommand, "--target", &target]);
-    command
-        .current_dir(root())
-        .env(variable, "-C target-feature=+crt-static");
-    Ok(command)
-}
-
-fn host() -> Result<String> {
-    let version = process::output(&mut process::command("rustc", ["-vV"]))?;
-    version
-        .lines()
-        .find_map(|l| l.strip_prefix("host: "))
-        .map(str::to_owned)
-        .context("rustc -vV names no host")
-}
-
-/// The directory that cargo builds in.
-fn target_directory() -> PathBuf {
-    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
-}
-
-/// Where cargo puts what [`cargo`] builds.
-pub(crate) fn programs(release: bool) -> Result<PathBuf> {
-    Ok(target_directory()
-        .join(host()?)
-        .join(if release { "release" } else { "debug" }))
-}
 
 /// Builds the two static programs into `dist/`.
 pub(crate) fn dist(release: bool) -> Result<()> {

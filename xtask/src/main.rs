@@ -2,24 +2,21 @@
 
 use std::process::ExitCode;
 
+use bellwether_test_cluster::{self as cluster, image, process, progress};
 use clap::{Parser, Subcommand};
 
 mod bench;
 mod build;
 mod chart;
 mod check;
-mod cluster;
 #[cfg(test)]
 mod dashboard;
 mod demo;
 mod fuzz;
 mod generate;
-mod image;
 mod install;
 mod links;
 mod model;
-mod process;
-mod progress;
 mod reference;
 mod simulate;
 mod testing;

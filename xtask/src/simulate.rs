@@ -8,9 +8,16 @@ use anyhow::{Result, bail};
 use crate::build::{self, root};
 use crate::process;
 
-/// How many lives the tests live, and how many a long search does.
-const SEEDS: u64 = 300;
-const LONG: u64 = 5000;
+/// How many lives the tests live.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lives {
+    /// Those of the tests for somebody who waits.
+    Quick = 50,
+    /// Those of all tests.
+    All = 300,
+    /// Those of a long search.
+    Long = 5000,
+}
 
 /// How to simulate.
 #[derive(Debug, clap::Args)]
@@ -26,10 +33,10 @@ pub(crate) fn simulate(arguments: &Arguments) -> Result<()> {
 }
 
 /// The lives that belong to the tests, by the simulator at this path. Returns how many there were.
-pub(crate) fn test(simulator: &Path, long: bool) -> Result<u32> {
-    let seeds = if long { LONG } else { SEEDS };
-    run(Command::new(simulator).args(["--seeds", &seeds.to_string()]))?;
-    Ok(u32::try_from(seeds).unwrap_or(u32::MAX))
+pub(crate) fn test(simulator: &Path, lives: Lives) -> Result<u32> {
+    let lives = lives as u32;
+    run(Command::new(simulator).args(["--seeds", &lives.to_string()]))?;
+    Ok(lives)
 }
 
 fn simulator(arguments: &[String]) -> Result<Command> {

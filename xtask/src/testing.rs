@@ -18,7 +18,7 @@ use crate::{
     cluster::{Cluster, Target, jars, requirements},
     install, process,
     progress::{say, seconds},
-    simulate,
+    simulate::{self, Lives},
 };
 
 /// What to test.
@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Only the tests that need no cluster
     #[arg(long, conflicts_with = "end_to_end")]
     no_cluster: bool,
+    /// Only what answers within minutes, for those who change code: unit tests, the model check, and fewer lives
+    #[arg(long, conflicts_with_all = ["end_to_end", "servers", "long"])]
+    quick: bool,
     /// Only the end-to-end tests
     #[arg(long, conflicts_with = "servers")]
     end_to_end: bool,
@@ -73,19 +76,24 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     }
     if !arguments.end_to_end && !arguments.servers && arguments.filter.is_none() {
         say("=== lives of an ensemble in virtual time");
-        match simulate::test(&programs.path("simulate")?, arguments.long) {
+        let lives = match (arguments.quick, arguments.long) {
+            (true, _) => Lives::Quick,
+            (_, true) => Lives::Long,
+            _ => Lives::All,
+        };
+        match simulate::test(&programs.path("simulate")?, lives) {
             Ok(lives) => count.passed += lives,
             Err(error) => errors.push(format!("{error:#}")),
         }
     }
-    if !arguments.end_to_end {
+    if !arguments.end_to_end && !arguments.quick {
         count.run(
             "real servers without a cluster",
             &mut servers(arguments, &programs)?,
             &mut errors,
         )?;
     }
-    if !arguments.no_cluster && !arguments.servers {
+    if !arguments.no_cluster && !arguments.servers && !arguments.quick {
         let was_running = target.is_existing()? || Cluster::open(target).is_ok();
         let result = end_to_end(arguments, target, &programs, &mut count, &mut errors);
         if !arguments.keep && !was_running {

@@ -99,6 +99,7 @@ enum Choice {
     Nothing,
 }
 
+/// The five rules, in their order. The first that has an answer decides.
 fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId>) -> Choice {
     let outdated: Vec<&Member<'_>> = view
         .members
@@ -108,137 +109,160 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
     if outdated.is_empty() && bounce.is_none() && must_initialize(view).is_none() {
         return Choice::Nothing;
     }
-    if set.update_revision.is_none() {
-        let what = "the StatefulSet controller to notice the new pod template";
-        return Choice::Wait(WaitingOn::Other(what.to_owned()));
+    let first = one_at_a_time(view, set)
+        .or_else(|| idle_first(view, &outdated))
+        .or_else(|| joined_before_the_next(view));
+    if let Some(choice) = first {
+        return choice;
     }
-    let rules = view.rules;
-    // A leaver is not waited for: it may be leaving because its node is gone.
-    let stays = |id: ServerId| view.template.voters.contains(id);
-    if let Some(going) = view
-        .members
-        .values()
-        .find(|m| m.pod.terminating && stays(m.id) && rules.keep(Rule::OneAtATime))
-    {
-        return Choice::Wait(WaitingOn::Deletion(going.pod.name.clone()));
-    }
-    let missing = view.missing.iter().find(|o| stays(view.id(**o)));
-    if let Some(ordinal) = missing.filter(|_| rules.keep(Rule::OneAtATime)) {
-        let pod = pod_name(view.ensemble, *ordinal);
-        return Choice::Wait(WaitingOn::Creation(pod));
-    }
-    // Nor is one that was made anew and runs the list without it: nobody needs its vote.
-    let updated = || {
-        let members = view.members.values();
-        members.filter(|m| !m.outdated && stays(m.id))
-    };
-    if let Some(failing) = updated().find_map(failing) {
-        return Choice::Blocked(failing);
-    }
-    if let Some(starting) = updated().find(|m| !m.answers() && rules.keep(Rule::OneAtATime)) {
-        return Choice::Wait(WaitingOn::Start(starting.pod.name.clone()));
-    }
-    if view.leaders > 1 && rules.keep(Rule::OneLeader) {
-        return Choice::Wait(WaitingOn::OneLeader);
-    }
-    let idle = |m: &&&Member<'_>| {
-        let known = m.is_idle() || !rules.keep(Rule::IdleIsKnown);
-        known && may_restart_idle(m.id, &view.serving).is_ok()
-    };
-    let mut idle = outdated.iter().filter(idle);
-    if let Some(idle) = idle.clone().find(|m| !view.is_joining(m)) {
-        return Choice::Restart(
-            idle.id,
-            Expect::Idle,
-            format!("{}; it takes part in no quorum", reason(view, idle)),
-        );
-    }
-    if let Some(joining) = idle.next() {
-        let leader = view
-            .leader
-            .map(|_| WaitingOn::Join(joining.pod.name.clone()));
-        return Choice::Wait(leader.unwrap_or(WaitingOn::Leader));
-    }
-    let joins = |m: &Member<'_>| {
-        can_join(m.id, m.voters, &view.serving, view.leader) && rules.keep(Rule::JoinedFirst)
-    };
-    if let Some(newcomer) = must_initialize(view) {
-        let why = "its disk is empty, and it has to start with a vote".to_owned();
-        return Choice::Restart(newcomer, Expect::Idle, why);
-    }
-    if let Some(joining) = updated().find(|m| !m.serves() && joins(m)) {
-        return Choice::Wait(WaitingOn::Join(joining.pod.name.clone()));
-    }
-    // One of which nothing was heard for long may serve all the same, so it is counted as neither serving
-    // nor restarted.
     let (outdated, silent): (Vec<_>, Vec<_>) = outdated.into_iter().partition(|m| m.answers());
-    let waits = |m: &&&Member<'_>| !view.is_lost(m) || !rules.keep(Rule::SilenceEnds);
-    let unknown = silent.iter().find(waits);
-    let unknown = unknown.or(silent
-        .first()
-        .filter(|_| outdated.is_empty() && bounce.is_none()));
-    if let Some(silent) = unknown {
-        return Choice::Wait(WaitingOn::Answer(silent.pod.name.clone()));
+    let rest_is_done = outdated.is_empty() && bounce.is_none();
+    if let Some(choice) = wait_for_an_answer(view, &silent, rest_is_done) {
+        return choice;
     }
     let Some(leader) = view.leader else {
         return Choice::Wait(WaitingOn::Leader);
     };
+    leaver_steps_down(view, leader, bounce)
+        .or_else(|| followers(view, &outdated, leader))
+        .unwrap_or_else(|| leader_last(view, &outdated, leader))
+}
+
+/// Members that were made from the current pod template and stay. A member that leaves is not waited for: its
+/// node may be gone, and the others do not need its vote.
+fn updated<'a>(view: &'a View<'a>) -> impl Iterator<Item = &'a Member<'a>> {
+    let members = view.members.values();
+    members.filter(|m| !m.outdated && view.template.voters.contains(m.id))
+}
+
+/// Rule 1.
+fn one_at_a_time(view: &View<'_>, set: &StatefulSetObservation) -> Option<Choice> {
+    if set.update_revision.is_none() {
+        let what = "the StatefulSet controller to notice the new pod template";
+        return Some(Choice::Wait(WaitingOn::Other(what.to_owned())));
+    }
+    let keeps = view.rules.keep(Rule::OneAtATime);
+    let stays = |id: ServerId| view.template.voters.contains(id);
+    let mut members = view.members.values();
+    if let Some(going) = members.find(|m| m.pod.terminating && stays(m.id) && keeps) {
+        let pod = going.pod.name.clone();
+        return Some(Choice::Wait(WaitingOn::Deletion(pod)));
+    }
+    let missing = view.missing.iter().find(|o| stays(view.id(**o)));
+    if let Some(ordinal) = missing.filter(|_| keeps) {
+        let pod = pod_name(view.ensemble, *ordinal);
+        return Some(Choice::Wait(WaitingOn::Creation(pod)));
+    }
+    if let Some(failing) = updated(view).find_map(failing) {
+        return Some(Choice::Blocked(failing));
+    }
+    if let Some(starting) = updated(view).find(|m| !m.answers() && keeps) {
+        let pod = starting.pod.name.clone();
+        return Some(Choice::Wait(WaitingOn::Start(pod)));
+    }
+    let several = view.leaders > 1 && view.rules.keep(Rule::OneLeader);
+    several.then_some(Choice::Wait(WaitingOn::OneLeader))
+}
+
+/// Rule 2.
+fn idle_first(view: &View<'_>, outdated: &[&Member<'_>]) -> Option<Choice> {
+    let idle = |m: &&&Member<'_>| {
+        let known = m.is_idle() || !view.rules.keep(Rule::IdleIsKnown);
+        known && may_restart_idle(m.id, &view.serving).is_ok()
+    };
+    let mut idle = outdated.iter().filter(idle);
+    if let Some(idle) = idle.clone().find(|m| !view.is_joining(m)) {
+        let why = format!("{}; it takes part in no quorum", reason(view, idle));
+        return Some(Choice::Restart(idle.id, Expect::Idle, why));
+    }
+    let joining = idle.next()?;
+    let leader = view.leader;
+    let join = leader.map(|_| WaitingOn::Join(joining.pod.name.clone()));
+    Some(Choice::Wait(join.unwrap_or(WaitingOn::Leader)))
+}
+
+/// Rule 3.
+fn joined_before_the_next(view: &View<'_>) -> Option<Choice> {
+    if let Some(newcomer) = must_initialize(view) {
+        let why = "its disk is empty, and it has to start with a vote".to_owned();
+        return Some(Choice::Restart(newcomer, Expect::Idle, why));
+    }
+    let joins = |m: &Member<'_>| {
+        can_join(m.id, m.voters, &view.serving, view.leader) && view.rules.keep(Rule::JoinedFirst)
+    };
+    let joining = updated(view).find(|m| !m.serves() && joins(m))?;
+    let pod = joining.pod.name.clone();
+    Some(Choice::Wait(WaitingOn::Join(pod)))
+}
+
+/// A member that does not answer may serve all the same, so it counts as neither serving nor restarted. The others
+/// go on without it when it was silent for long, and wait for it when all of them are done.
+fn wait_for_an_answer(
+    view: &View<'_>,
+    silent: &[&Member<'_>],
+    rest_is_done: bool,
+) -> Option<Choice> {
+    let waits = |m: &&&Member<'_>| !view.is_lost(m) || !view.rules.keep(Rule::SilenceEnds);
+    let unknown = silent.iter().find(waits);
+    let last = silent.first().filter(|_| rest_is_done);
+    let pod = unknown.or(last)?.pod.name.clone();
+    Some(Choice::Wait(WaitingOn::Answer(pod)))
+}
+
+/// A leader that leaves restarts before the others: asked for by `bounce`, or because it was elected in the middle
+/// of a step that removes it. The voters that restarted without it in their list cannot follow it. Of two members
+/// the one that stays restarts alone into its list.
+fn leaver_steps_down(
+    view: &View<'_>,
+    leader: ServerId,
+    bounce: Option<ServerId>,
+) -> Option<Choice> {
+    let restart = |id| {
+        let why = "it leads and is about to leave".to_owned();
+        Choice::Restart(id, Expect::Leader, why)
+    };
     if let Some(leaver) = bounce {
-        return match restart_is_safe(view, leaver) {
-            Ok(()) => Choice::Restart(
-                leaver,
-                Expect::Leader,
-                "it leads and is about to leave".to_owned(),
-            ),
-            Err(waiting) => Choice::Wait(waiting),
-        };
+        let safe = restart_is_safe(view, leaver);
+        return Some(safe.map_or_else(Choice::Wait, |()| restart(leaver)));
     }
-    // A leaver that was elected in the middle of the step: the voters that restarted without it in
-    // their list cannot follow it. Of two members the one that stays restarts alone into its list.
-    let leaves = |m: &&Member<'_>| may_step_down(m.id, m.voters, &view.template.voters);
-    if let Some(leaver) = view
-        .members
-        .get(&leader)
-        .filter(leaves)
-        .filter(|_| rules.keep(Rule::LeaverStepsDown))
-    {
-        return Choice::Restart(
-            leaver.id,
-            Expect::Leader,
-            "it leads and is about to leave".to_owned(),
-        );
-    }
-    if !rules.keep(Rule::LeaderLast)
+    let leader = view.members.get(&leader)?;
+    let leaves = may_step_down(leader.id, leader.voters, &view.template.voters);
+    (leaves && view.rules.keep(Rule::LeaverStepsDown)).then(|| restart(leader.id))
+}
+
+/// Rule 4; `None` when no follower is left.
+fn followers(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> Option<Choice> {
+    if !view.rules.keep(Rule::LeaderLast)
         && let Some(first) = outdated.iter().find(|m| m.id == leader)
     {
-        return Choice::Restart(leader, Expect::Leader, reason(view, first));
+        let why = reason(view, first);
+        return Some(Choice::Restart(leader, Expect::Leader, why));
     }
     let mut waiting = None;
     for follower in outdated.iter().filter(|m| m.id != leader) {
         match restart_is_safe(view, follower.id) {
             Ok(()) => {
-                return Choice::Restart(follower.id, Expect::Follower, reason(view, follower));
+                let why = reason(view, follower);
+                return Some(Choice::Restart(follower.id, Expect::Follower, why));
             }
-            Err(w) => waiting = waiting.or(Some(w)),
+            Err(on) => waiting = waiting.or(Some(on)),
         }
     }
-    if let Some(waiting) = waiting {
-        return roll_forward(view, &outdated, leader).unwrap_or(Choice::Wait(waiting));
-    }
+    let waiting = Choice::Wait(waiting?);
+    Some(roll_forward(view, outdated, leader).unwrap_or(waiting))
+}
+
+/// Rule 5.
+fn leader_last(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> Choice {
+    let Some(last) = outdated.iter().find(|m| m.id == leader) else {
+        return Choice::Nothing;
+    };
     match restart_is_safe(view, leader) {
-        Ok(()) if outdated.iter().any(|m| m.id == leader) => {
-            let why = outdated
-                .iter()
-                .find(|m| m.id == leader)
-                .map_or_else(String::new, |m| reason(view, m));
-            Choice::Restart(
-                leader,
-                Expect::Leader,
-                format!("{why}; it leads, and all others are done"),
-            )
+        Ok(()) => {
+            let why = format!("{}; it leads, and all others are done", reason(view, last));
+            Choice::Restart(leader, Expect::Leader, why)
         }
-        Ok(()) => Choice::Nothing,
-        Err(waiting) => roll_forward(view, &outdated, leader).unwrap_or(Choice::Wait(waiting)),
+        Err(on) => roll_forward(view, outdated, leader).unwrap_or(Choice::Wait(on)),
     }
 }
 

@@ -1,10 +1,6 @@
 //! Where things are: what is kept between runs, and what belongs to one running cluster.
 
-use std::{
-    env,
-    ffi::OsString,
-    path::{Path, PathBuf},
-};
+use std::{env, ffi::OsString, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -25,10 +21,6 @@ pub(crate) struct Paths {
 impl Paths {
     /// The paths that the environment asks for.
     pub(crate) fn from_environment() -> Result<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let repository = manifest
-            .parent()
-            .context("xtask is not inside a repository")?;
         let cache = cache_directory(|name| env::var_os(name))?;
         let state = match env::var_os("BELLWETHER_CLUSTER_DIR") {
             Some(directory) if !directory.is_empty() => PathBuf::from(directory),
@@ -45,7 +37,7 @@ impl Paths {
         Ok(Self {
             cache: std::path::absolute(cache)?,
             state,
-            repository: repository.to_owned(),
+            repository: crate::cargo::root(),
         })
     }
 
@@ -111,6 +103,8 @@ fn cache_directory(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBu
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     fn cache(variables: &[(&str, &str)]) -> Result<PathBuf> {

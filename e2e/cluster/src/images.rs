@@ -25,7 +25,7 @@ use super::{
     paths::Paths,
     programs, seed,
 };
-use crate::{build, process, progress};
+use crate::{cargo, process, progress};
 
 /// Changes when the way of building does.
 const RECIPE: &str = "1";
@@ -404,14 +404,14 @@ impl Base<'_> {
 
     /// The lock of the crate `zookeeper-client`, built like the operator, with the same lock file.
     fn build_rust_client(&self, program: &Path) -> Result<()> {
-        let mut cargo = build::cargo("build")?;
+        let mut cargo = cargo::cargo("build")?;
         cargo.args(["--package", RUST_CLIENT, "--locked"]);
         let log = self.paths.build_log("rust");
         progress::long_step("building the client in Rust", &mut cargo, &log)?;
         let mut strip = process::command("strip", ["-o"]);
         strip
             .arg(program)
-            .arg(build::programs(false)?.join(RUST_CLIENT));
+            .arg(cargo::programs(false)?.join(RUST_CLIENT));
         process::run(&mut strip).context("install Debian's package binutils")
     }
 }

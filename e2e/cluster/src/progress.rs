@@ -18,12 +18,12 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(100);
 
 /// A line on standard error: standard output belongs to what the user asked for.
-pub(crate) fn say(text: impl AsRef<str>) {
+pub fn say(text: impl AsRef<str>) {
     eprintln!("{}", text.as_ref());
 }
 
 /// Runs a step that takes long: its output goes to a log, and a line now and then says that it lives.
-pub(crate) fn long_step(title: &str, command: &mut Command, log: &Path) -> Result<()> {
+pub fn long_step(title: &str, command: &mut Command, log: &Path) -> Result<()> {
     let started = Instant::now();
     say(format!("{title} ..."));
     if let Some(directory) = log.parent() {
@@ -63,7 +63,7 @@ fn wait(child: &mut Child, started: Instant) -> Result<bool> {
 }
 
 /// A duration for people.
-pub(crate) fn seconds(duration: Duration) -> String {
+pub fn seconds(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
         0..10 => format!("{:.1} s", duration.as_secs_f64()),

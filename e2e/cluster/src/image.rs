@@ -7,18 +7,11 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use crate::{
-    cluster::{Paths, requirements},
-    process, progress,
-};
+use crate::{Paths, process, progress, requirements};
 
 /// Builds a Dockerfile into an OCI archive in the cache. Its base must be `scratch`, or an image that
 /// the machine can pull.
-pub(crate) fn build_from_dockerfile(
-    dockerfile: &Path,
-    context: &Path,
-    tag: &str,
-) -> Result<PathBuf> {
+pub fn build_from_dockerfile(dockerfile: &Path, context: &Path, tag: &str) -> Result<PathBuf> {
     if !dockerfile.is_file() {
         bail!("there is no Dockerfile at {}", dockerfile.display());
     }

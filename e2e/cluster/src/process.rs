@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 const SHOWN_LINES: usize = 15;
 
 /// A command from a program and its arguments.
-pub(crate) fn command<I, S>(program: impl AsRef<OsStr>, arguments: I) -> Command
+pub fn command<I, S>(program: impl AsRef<OsStr>, arguments: I) -> Command
 where
     I: IntoIterator<Item = S>,
     S: AsRef<OsStr>,
@@ -24,7 +24,7 @@ where
 }
 
 /// Runs to the end and returns standard output; failure carries standard error.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
         .output()
@@ -33,12 +33,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Runs to the end, quietly unless it fails.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+pub fn run(command: &mut Command) -> Result<()> {
     output(command).map(drop)
 }
 
 /// Runs with `input` on standard input and returns standard output.
-pub(crate) fn feed(command: &mut Command, input: &[u8]) -> Result<String> {
+pub fn feed(command: &mut Command, input: &[u8]) -> Result<String> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -68,7 +68,7 @@ fn checked(command: &Command, output: Output) -> Result<String> {
 }
 
 /// The command as a person would type it.
-pub(crate) fn name(command: &Command) -> String {
+pub fn name(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words
         .map(|word| word.to_string_lossy().into_owned())
@@ -77,13 +77,13 @@ pub(crate) fn name(command: &Command) -> String {
 }
 
 /// The last `count` lines of a text.
-pub(crate) fn last_lines(text: &str, count: usize) -> String {
+pub fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 /// Where a program is, looking at PATH and where Debian keeps administrators' programs.
-pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
+pub fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)

@@ -83,7 +83,7 @@ const CNI_DIRECTORIES: &[&str] = &[
 const CNI_PACKAGE: &str = "containernetworking-plugins";
 
 /// Makes sure that a cluster can run here, and says where the network plugins are.
-pub(crate) fn to_run() -> Result<PathBuf> {
+pub fn to_run() -> Result<PathBuf> {
     let mut missing = this_machine();
     missing.extend(install(
         TO_RUN,
@@ -102,7 +102,7 @@ pub(crate) fn to_run() -> Result<PathBuf> {
 }
 
 /// Makes sure that programs and images can be built here.
-pub(crate) fn to_build() -> Result<()> {
+pub fn to_build() -> Result<()> {
     let mut missing = install(TO_BUILD, None);
     if process::find_program("go").is_none() {
         missing.push("go: install Go 1.24 or later (https://go.dev/dl)".to_owned());
@@ -111,17 +111,17 @@ pub(crate) fn to_build() -> Result<()> {
 }
 
 /// Makes sure that ZooKeeper servers can run here without a cluster.
-pub(crate) fn to_run_servers() -> Result<()> {
+pub fn to_run_servers() -> Result<()> {
     report(install(TO_RUN_SERVERS, None))
 }
 
 /// Makes sure that images can be built from Dockerfiles.
-pub(crate) fn to_build_dockerfiles() -> Result<()> {
+pub fn to_build_dockerfiles() -> Result<()> {
     report(install(TO_BUILD_DOCKERFILES, None))
 }
 
 /// Installs a browser if it can. The test of the page says that it is skipped where there is none.
-pub(crate) fn to_look_at_pages() {
+pub fn to_look_at_pages() {
     let fonts = !Path::new(FONT_DIRECTORY).is_dir();
     for missing in install(TO_LOOK_AT_PAGES, fonts.then_some(FONT_PACKAGE)) {
         progress::say(format!("nobody will look at the page: {missing}"));
@@ -129,12 +129,12 @@ pub(crate) fn to_look_at_pages() {
 }
 
 /// Makes sure that a Prometheus can run here.
-pub(crate) fn to_monitor() -> Result<()> {
+pub fn to_monitor() -> Result<()> {
     report(install(TO_MONITOR, None))
 }
 
 /// The tool that tests alerts, installed if it can be.
-pub(crate) fn promtool() -> Result<PathBuf> {
+pub fn promtool() -> Result<PathBuf> {
     report(install(&TO_MONITOR[..1], None))?;
     process::find_program("promtool").context("promtool is not there")
 }

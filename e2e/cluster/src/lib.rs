@@ -1,4 +1,5 @@
-//! A Kubernetes cluster to test on: one of our own on this machine, or an existing one.
+//! A Kubernetes cluster to test on: one of our own on this machine, or an existing one; and what builds and runs
+//! programs for it.
 
 use std::{
     env,
@@ -12,13 +13,15 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 
 mod applications;
+pub mod cargo;
 mod cgroup;
 mod config;
 mod control_plane;
 mod existing;
 mod hash;
-pub(crate) mod images;
-pub(crate) mod jars;
+pub mod image;
+mod images;
+pub mod jars;
 mod keeper;
 mod lifecycle;
 mod load;
@@ -26,19 +29,20 @@ mod network;
 mod node;
 mod oci;
 mod paths;
+pub mod process;
 mod programs;
-pub(crate) mod requirements;
+pub mod progress;
+pub mod requirements;
 mod seed;
 mod state;
 mod status;
 
-use crate::{image, process, progress};
-pub(crate) use paths::Paths;
+use paths::Paths;
 use state::{Layout, Running};
 
 /// Which cluster to use.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Target {
+pub struct Target {
     /// Use the existing cluster of this kubeconfig instead of one on this machine
     #[arg(long, global = true, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
@@ -49,7 +53,7 @@ pub(crate) struct Target {
 
 impl Target {
     /// Whether an existing cluster is asked for.
-    pub(crate) fn is_existing(&self) -> Result<bool> {
+    pub fn is_existing(&self) -> Result<bool> {
         Ok(self.kubeconfig()?.is_some())
     }
 
@@ -62,7 +66,7 @@ impl Target {
 
 /// What to do with the cluster.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     /// Build Kubernetes and the images into the cache (`up` does it too)
     Build,
     /// Start the cluster and return when every node is ready
@@ -122,7 +126,7 @@ pub(crate) enum Command {
 }
 
 /// Runs a command of `cargo xtask cluster`.
-pub(crate) fn run(command: Command, target: &Target) -> Result<ExitCode> {
+pub fn run(command: Command, target: &Target) -> Result<ExitCode> {
     let paths = Paths::from_environment()?;
     if target.kubeconfig()?.is_some() {
         let ours = match command {
@@ -172,7 +176,7 @@ fn become_command(mut command: Process) -> Result<ExitCode> {
 }
 
 /// Helm: the one that was built for the cluster, else that of the path.
-pub(crate) fn find_helm() -> Result<Option<PathBuf>> {
+pub fn find_helm() -> Result<Option<PathBuf>> {
     let (programs, built) = programs::locate(&Paths::from_environment()?)?;
     let built = built.then(|| programs.helm());
     Ok(built.or_else(|| process::find_program("helm")))
@@ -180,7 +184,7 @@ pub(crate) fn find_helm() -> Result<Option<PathBuf>> {
 
 /// A cluster that is there and can be used.
 #[derive(Debug)]
-pub(crate) struct Cluster {
+pub struct Cluster {
     paths: Paths,
     kind: Kind,
 }
@@ -193,19 +197,19 @@ enum Kind {
 
 impl Cluster {
     /// Starts the cluster on this machine, or finds that it runs.
-    pub(crate) fn up(nodes: u8) -> Result<Self> {
+    pub fn up(nodes: u8) -> Result<Self> {
         let paths = Paths::from_environment()?;
         lifecycle::up(&paths, nodes)?;
         Self::open(&Target::default())
     }
 
     /// Stops the cluster on this machine.
-    pub(crate) fn down() -> Result<()> {
+    pub fn down() -> Result<()> {
         lifecycle::down(&Paths::from_environment()?)
     }
 
     /// The cluster that is asked for; one on this machine must run.
-    pub(crate) fn open(target: &Target) -> Result<Self> {
+    pub fn open(target: &Target) -> Result<Self> {
         let paths = Paths::from_environment()?;
         let kind = match target.kubeconfig()? {
             Some(file) => Kind::Existing(file),
@@ -218,7 +222,7 @@ impl Cluster {
     }
 
     /// The administrator's kubeconfig. That of a cluster on this machine is valid in [`Self::exec`].
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
+    pub fn kubeconfig(&self) -> PathBuf {
         match &self.kind {
             Kind::Own(..) => self.paths.kubeconfig(),
             Kind::Existing(file) => file.clone(),
@@ -227,7 +231,7 @@ impl Cluster {
 
     /// A command that reaches the cluster: in its network, with its DNS, or for an existing cluster on
     /// the host. Killing it kills what it runs.
-    pub(crate) fn exec<S: AsRef<str>>(&self, words: &[S]) -> Result<Process> {
+    pub fn exec<S: AsRef<str>>(&self, words: &[S]) -> Result<Process> {
         let words: Vec<String> = words.iter().map(|word| word.as_ref().to_owned()).collect();
         if words.is_empty() {
             bail!("a command is missing");
@@ -252,7 +256,7 @@ impl Cluster {
     }
 
     /// kubectl with these arguments.
-    pub(crate) fn kubectl<S: AsRef<str>>(&self, arguments: &[S]) -> Result<Process> {
+    pub fn kubectl<S: AsRef<str>>(&self, arguments: &[S]) -> Result<Process> {
         let mut command = match &self.kind {
             Kind::Existing(file) => existing::kubectl(&self.paths, file)?,
             Kind::Own(..) => {
@@ -265,7 +269,7 @@ impl Cluster {
     }
 
     /// Brings the images of an archive to every node.
-    pub(crate) fn load(&self, archive: &Path) -> Result<()> {
+    pub fn load(&self, archive: &Path) -> Result<()> {
         match &self.kind {
             Kind::Existing(file) => existing::load(&self.paths, file, archive),
             Kind::Own(running, layout) => load::load(&self.paths, *running, layout, archive),
@@ -289,7 +293,7 @@ impl Cluster {
     }
 
     /// Builds the images of the tests and brings those to the nodes that changed since `up`.
-    pub(crate) fn load_test_images(&self) -> Result<()> {
+    pub fn load_test_images(&self) -> Result<()> {
         let artifacts = lifecycle::build(&self.paths)?;
         progress::say("bringing the test images to the nodes ...");
         for archive in artifacts.archives.all() {

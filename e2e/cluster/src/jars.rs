@@ -48,7 +48,7 @@ pub(super) fn remove_foreign_libraries(directory: &Path) -> Result<()> {
 }
 
 /// A directory with the jars of the server that tests without a cluster run; kept in the cache.
-pub(crate) fn server_jars() -> Result<PathBuf> {
+pub fn server_jars() -> Result<PathBuf> {
     requirements::to_run_servers()?;
     let paths = Paths::from_environment()?;
     let (version, metrics) = VERSION;

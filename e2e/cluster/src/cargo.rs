@@ -1,0 +1,53 @@
+//! Cargo, as everything of the project is compiled.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+
+use crate::process;
+
+/// The root of the project.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+/// A cargo command whose programs are static, so that they run in an empty image. Tests use it too:
+/// then everything is compiled once.
+pub fn cargo(subcommand: &str) -> Result<Command> {
+    let target = host()?;
+    let variable = format!(
+        "CARGO_TARGET_{}_RUSTFLAGS",
+        target.to_uppercase().replace('-', "_")
+    );
+    let mut command = process::command("cargo", [subcommand, "--target", &target]);
+    command
+        .current_dir(root())
+        .env(variable, "-C target-feature=+crt-static");
+    Ok(command)
+}
+
+fn host() -> Result<String> {
+    let version = process::output(&mut process::command("rustc", ["-vV"]))?;
+    version
+        .lines()
+        .find_map(|l| l.strip_prefix("host: "))
+        .map(str::to_owned)
+        .context("rustc -vV names no host")
+}
+
+/// The directory that cargo builds in.
+pub fn target_directory() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Where cargo puts what [`cargo`] builds.
+pub fn programs(release: bool) -> Result<PathBuf> {
+    Ok(target_directory()
+        .join(host()?)
+        .join(if release { "release" } else { "debug" }))
+}
