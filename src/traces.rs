@@ -78,7 +78,7 @@ impl FromStr for Endpoint {
                 "it has a user name or password, which logs would show; {instead}"
             ));
         }
-        // A port that is no number, or too large a one, is none to this parser.
+        // The parser drops a port that is not a number or is too large, instead of refusing it.
         let after_address = authority.rsplit(']').next().unwrap_or_default();
         let bad_port = after_address.contains(':') && url.port_u16().is_none();
         if bad_port || url.host().is_none_or(str::is_empty) {

@@ -33,13 +33,12 @@ pub struct Change {
 pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservation) -> Change {
     let template = &view.template.voters;
     let wanted = Voters::first(ensemble.size, ensemble.id_offset);
+    let named = view.template.initialize;
+    let named = named.filter(|_| may_name(view, template));
     let mut change = Change {
         voters: template.clone(),
         replicas: set.replicas,
-        initialize: view
-            .template
-            .initialize
-            .filter(|_| may_name(view, template)),
+        initialize: named,
         bounce: None,
         begins: None,
         held: None,
@@ -65,10 +64,7 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
             let carried = free || volumes::carry(view.claims, &change.voters);
             if change.voters != *template && !carried {
                 change.begins = Some(std::mem::replace(&mut change.voters, template.clone()));
-                change.initialize = view
-                    .template
-                    .initialize
-                    .filter(|_| may_name(view, template));
+                change.initialize = named;
             }
         } else if let Some(back) = turn_round(view, &wanted) {
             change.initialize = newcomer_of(view, &back);
@@ -81,10 +77,7 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     {
         change.held = Some(unsafe_voters.to_string());
         change.voters = template.clone();
-        change.initialize = view
-            .template
-            .initialize
-            .filter(|_| may_name(view, template));
+        change.initialize = named;
         change.bounce = None;
         return change;
     }
