@@ -65,5 +65,8 @@ pub(crate) async fn ask_for(
         stream.take(most).read_to_end(&mut bytes).await?;
         Ok::<_, std::io::Error>(String::from_utf8_lossy(&bytes).into_owned())
     };
-    Ok(tokio::time::timeout(patience, answer).await??)
+    match tokio::time::timeout(patience, answer).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => anyhow::bail!("no answer within {patience:?}"),
+    }
 }

@@ -107,7 +107,7 @@ pub(crate) struct Run {
     #[arg(long, default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
     /// Serve a page for browsers there too, /page: ensembles, changes under way and elections. It is read only
-    /// and asks for no password; whoever reaches the address may read it.
+    /// and has no authentication; anyone who reaches the address may read it.
     #[arg(long)]
     pub page: bool,
     /// How to write the log. What to write is set by RUST_LOG, or by --log-filter-file.

@@ -96,15 +96,32 @@ pub enum UnsafeRestart {
     #[error("server {0} votes")]
     Votes(ServerId),
     /// Too few of the members that stay serve.
-    #[error("without it only server(s) {serving} of {voters} would serve, and {needed} are needed")]
+    #[error(
+        "without it only {} of {voters} would serve, and {needed} are needed",
+        servers(serving)
+    )]
     NoMajority {
         /// The serving voters that would stay.
-        serving: String,
+        serving: Voters,
         /// The server list whose majority would be lost.
         voters: Voters,
         /// Its majority.
         needed: usize,
     },
+}
+
+/// The servers in words.
+pub fn servers(ids: &Voters) -> String {
+    match ids.len() {
+        0 => "no server".to_owned(),
+        1 => format!("server {ids}"),
+        _ => format!("servers {ids}"),
+    }
+}
+
+fn serve(ids: &Voters) -> String {
+    let verb = if ids.len() > 1 { "serve" } else { "serves" };
+    format!("{} {verb}", servers(ids))
 }
 
 /// Whether `member`, which serves, may be restarted while the other serving members stay.
@@ -135,7 +152,7 @@ pub fn may_restart<'a>(
         };
         if !enough {
             return Err(UnsafeRestart::NoMajority {
-                serving: staying.intersection(voters).to_string(),
+                serving: staying.intersection(voters),
                 voters: voters.clone(),
                 needed: majority(voters),
             });
@@ -249,7 +266,7 @@ pub enum UnsafeDeletion {
     #[error("the ensemble is not at rest with the members that the spec asks for")]
     Unfinished,
     /// A member that stays does not serve, so its data is not known to be complete.
-    #[error("only server(s) {0} of {1} serve")]
+    #[error("all of the servers {1} have to serve, and {serving} now", serving = serve(.0))]
     NotServing(Voters, Voters),
 }
 

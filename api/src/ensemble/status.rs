@@ -266,7 +266,7 @@ vocabulary! {
         TemplateEdited,
         /// Two members say at the same time that they lead.
         TwoLeaders,
-        /// Volumes of an earlier ensemble are in the way.
+        /// Volume claims of an earlier ensemble exist, and may hold its data.
         VolumesLeftOver,
         /// Too few of the last members have their volume.
         VolumesLost,

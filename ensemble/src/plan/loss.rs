@@ -222,13 +222,12 @@ fn carry_out(
     let trouble = Trouble {
         reason: Reason::DataLossAccepted,
         message: format!(
-            "The loss of the disks of {} was accepted at {}{} with the token {}. {} start(s) empty and \
-             vote(s); {}.",
+            "The loss of the disks of {} was accepted at {}{} with the token {}. {}; {}.",
             names(&acceptance.lost),
             acceptance.at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             by.map_or_else(String::new, |by| format!(" through {by}")),
             acceptance.token,
-            names(&acceptance.members),
+            start_empty(view, &acceptance.members),
             if loss.rest.is_empty() {
                 "no member has data, so the ensemble begins anew".to_owned()
             } else {
@@ -301,15 +300,20 @@ fn message(
     let way = if loss.silent.is_empty() {
         let empty = permitted(recorded(observation), view, loss);
         format!(
-            "accept the loss: kubectl annotate zke {} {annotation}={token}. Then {} start(s) empty and \
-             vote(s)",
+            "accept the loss: kubectl annotate zke {} {annotation}={token}. Then {}",
             ensemble.name,
-            names(view, &empty)
+            start_empty(view, &empty)
         )
     } else {
         format!(
-            "wait: the loss can be accepted when {} say(s) what is on the disk",
-            names(view, &loss.silent)
+            "wait: the loss can be accepted when {}",
+            match loss.silent.len() {
+                1 => format!("{} reports what is on its disk", names(view, &loss.silent)),
+                _ => format!(
+                    "{} report what is on their disks",
+                    names(view, &loss.silent)
+                ),
+            }
         )
     };
     let wrong = asked.map_or_else(String::new, |asked| {
@@ -341,6 +345,14 @@ fn survivors(view: &View<'_>, loss: &Loss) -> String {
 fn names(view: &View<'_>, ids: &Voters) -> String {
     let all: Vec<String> = ids.iter().map(|id| name(view, id)).collect();
     all.join(", ")
+}
+
+fn start_empty(view: &View<'_>, ids: &Voters) -> String {
+    let verbs = match ids.len() {
+        1 => "starts empty and votes",
+        _ => "start empty and vote",
+    };
+    format!("{} {verbs}", names(view, ids))
 }
 
 fn name(view: &View<'_>, id: ServerId) -> String {

@@ -20,7 +20,7 @@ use crate::plan::view::{Member, View};
 use crate::plan::{Expect, Step};
 use crate::rules::Rule;
 use crate::safety::{
-    can_join, may_restart, may_restart_idle, may_roll_forward, may_step_down, never_joins,
+    can_join, may_restart, may_restart_idle, may_roll_forward, may_step_down, never_joins, servers,
 };
 use bellwether_api::ensemble::status::Reason;
 
@@ -301,8 +301,9 @@ fn roll_forward(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> 
     let may = may_roll_forward(next.id, &stuck, &view.template.voters);
     (may && view.rules.keep(Rule::RollForward)).then(|| {
         let why = format!(
-            "{}; server(s) {stuck} cannot join before it",
-            reason(view, next)
+            "{}; {} cannot join before it",
+            reason(view, next),
+            servers(&stuck)
         );
         let expect = if next.id == leader {
             Expect::Leader

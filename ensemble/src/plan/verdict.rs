@@ -90,7 +90,7 @@ impl Verdict {
 impl fmt::Display for WaitingOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Deletion(pod) => write!(f, "pod {pod} to be gone"),
+            Self::Deletion(pod) => write!(f, "pod {pod} to terminate"),
             Self::Creation(pod) => write!(f, "pod {pod} to be created"),
             Self::Start(pod) => write!(f, "pod {pod} to start"),
             Self::Join(pod) => write!(f, "{pod} to join the leader"),

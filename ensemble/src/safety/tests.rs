@@ -84,7 +84,7 @@ fn a_restart_that_is_refused_says_which_majority_would_be_lost() {
     let (three, four) = (first(3), first(4));
     let refused = may_restart(ServerId(1), &three, &four, &four, [&three, &four]);
     let expected = UnsafeRestart::NoMajority {
-        serving: "2,3".to_owned(),
+        serving: Voters::from_iter([ServerId(2), ServerId(3)]),
         voters: four,
         needed: 3,
     };

@@ -120,7 +120,7 @@ fn nothing_is_accepted_while_a_member_does_not_say_what_is_on_its_disk() {
     let (reason, message) = world.trouble().unwrap();
     assert_eq!(reason, "DisksLost");
     assert!(
-        message.contains("when zk-4 say(s) what is on the disk"),
+        message.contains("when zk-4 reports what is on its disk"),
         "{message}"
     );
     assert_eq!(world.permission(), (String::new(), None));

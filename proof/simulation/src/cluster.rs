@@ -134,7 +134,7 @@ impl Members for Reach {
             Some(answer) => Ok(answer),
             None => {
                 sleep(PATIENCE).await;
-                anyhow::bail!("deadline has elapsed")
+                anyhow::bail!("no answer within 1s")
             }
         }
     }

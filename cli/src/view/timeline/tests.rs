@@ -79,7 +79,7 @@ fn a_newcomer_without_a_pod_and_a_member_on_its_way_are_under_way() {
     let lines: Vec<&str> = found[3..7].iter().map(|line| line.trim_start()).collect();
     let expected = [
         "UnderWay zk-0 Waiting for pod zk-0 to start",
-        "UnderWay zk-1 Waiting for pod zk-1 to be gone",
+        "UnderWay zk-1 Waiting for pod zk-1 to terminate",
         "UnderWay zk-3 Its pod is to be created",
         "Remaining zk-2 Waiting for pod zk-0 to start",
     ];

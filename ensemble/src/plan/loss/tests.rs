@@ -101,7 +101,7 @@ fn a_loss_says_what_is_gone_what_is_left_and_what_to_do() {
          vote. zk-0 (epoch 0), zk-4 (epoch 4) still have theirs; 3 of 5 are needed. Writes that only the \
          empty members had acknowledged are gone with their disks. Nothing is decided without a person: \
          bring the lost volumes back, or accept the loss: kubectl annotate zke zk \
-         zookeeper.bellwether.dev/accept-data-loss={token}. Then zk-1 start(s) empty and vote(s)."
+         zookeeper.bellwether.dev/accept-data-loss={token}. Then zk-1 starts empty and votes."
     );
     assert_eq!(trouble(&running), Some((Reason::DisksLost, message)));
     permission(&mut running).epochs = [(ServerId(2), 5)].into();
@@ -116,7 +116,7 @@ fn a_loss_says_what_is_gone_what_is_left_and_what_to_do() {
         "{message}"
     );
     assert!(
-        message.ends_with("Then zk-0, zk-1, zk-2 start(s) empty and vote(s)."),
+        message.ends_with("Then zk-0, zk-1, zk-2 start empty and vote."),
         "{message}"
     );
 }
@@ -189,7 +189,7 @@ fn an_annotation_accepts_only_the_loss_that_it_names() {
     assert_eq!(reason, Reason::DataLossAccepted);
     let expected = format!(
         "The loss of the disks of zk-1, zk-2, zk-3 was accepted at 1970-01-02T03:46:40Z through \
-         kubectl-annotate with the token {token}. zk-1 start(s) empty and vote(s); the newest of zk-0 \
+         kubectl-annotate with the token {token}. zk-1 starts empty and votes; the newest of zk-0 \
          (epoch 0), zk-4 (epoch 4) is to lead."
     );
     assert_eq!(message, expected);
@@ -197,7 +197,7 @@ fn an_annotation_accepts_only_the_loss_that_it_names() {
     running.voter(4).volumes = None;
     let plan = running.plan();
     assert_eq!(plan.accepted, None);
-    let wait = "or wait: the loss can be accepted when zk-4 say(s) what is on the disk.";
+    let wait = "or wait: the loss can be accepted when zk-4 reports what is on its disk.";
     assert!(
         plan.report.message.contains(wait),
         "{}",

@@ -74,7 +74,7 @@ fn observers_that_are_not_as_wanted_give_the_phase_and_the_words() {
         ),
         (
             Phase::Growing,
-            "2 of 2 observers serve. Waiting for pod zk-observer-1 to be gone.",
+            "2 of 2 observers serve. Waiting for pod zk-observer-1 to terminate.",
             |r| {
                 r.observer(1).terminating = true;
             },
@@ -127,7 +127,7 @@ fn each_observer_says_what_it_waits_for() {
             "Waiting for the observers' pod template to take effect",
             |r| r.ensemble.observers = 3,
         ),
-        ("Waiting for pod zk-observer-1 to be gone", |r| {
+        ("Waiting for pod zk-observer-1 to terminate", |r| {
             r.observer(1).terminating = true
         }),
         ("Waiting for zk-observer-1 to join the leader", |r| {

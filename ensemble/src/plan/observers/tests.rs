@@ -299,7 +299,7 @@ fn what_is_under_way_among_observers_is_waited_for_by_its_name() {
                     .update_revision = None;
             },
         ),
-        ("pod zk-observer-1 to be gone", |r| {
+        ("pod zk-observer-1 to terminate", |r| {
             r.observer(1).terminating = true
         }),
         ("pod zk-observer-1 to be created", |r| {

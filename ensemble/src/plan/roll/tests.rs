@@ -95,7 +95,7 @@ fn the_roll_waits_for_what_is_under_way_or_unknown() {
                 r.set().update_revision = None;
             },
         ),
-        ("pod zk-1 to be gone", |r| r.voter(1).terminating = true),
+        ("pod zk-1 to terminate", |r| r.voter(1).terminating = true),
         ("pod zk-1 to be created", |r| {
             r.observation.pods.remove(1);
         }),
@@ -178,7 +178,7 @@ fn the_time_to_join_is_three_times_what_the_settings_allow() {
 fn a_restart_keeps_a_majority_of_those_that_serve() {
     let mut running = changed();
     silent(running.voter(1), 60);
-    let why = "without it only server(s) 3 of 1,2,3 would serve, and 2 are needed";
+    let why = "without it only server 3 of 1,2,3 would serve, and 2 are needed";
     waits(&running, &format!("a majority: {why}"));
     // Four of five members are enough; the silent one restarts after all others.
     let mut running = Running::new(5, 0).outdated();
@@ -251,7 +251,7 @@ fn a_member_that_is_up_to_date_and_does_not_serve_says_why() {
             }
         }),
         ("Waiting for pod zk-0 to start", |r| away(r.voter(0), 3)),
-        ("Waiting for pod zk-0 to be gone", |r| {
+        ("Waiting for pod zk-0 to terminate", |r| {
             r.voter(0).terminating = true
         }),
     ];
@@ -281,7 +281,7 @@ fn where_those_that_are_updated_cannot_join_the_roll_goes_on() {
     looks(running.voter(0), 3);
     looks(running.voter(3), 3);
     let why =
-        "its server list changes from {1,2,3} to {1,2,3,4}; server(s) 1,4 cannot join before it";
+        "its server list changes from {1,2,3} to {1,2,3,4}; servers 1,4 cannot join before it";
     restarts(&running, "zk-1", Expect::Follower, why);
     // With one of them alone the next one would be no majority of the new list.
     away(running.voter(3), 10_000);
