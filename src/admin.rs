@@ -12,8 +12,8 @@ use crate::metrics::Metrics;
 
 /// Serves until `shutdown`.
 ///
-/// A replica that waits for the lease is ready too: it is as good as it can be, and a Deployment
-/// would otherwise never finish its rollout.
+/// A replica that waits for the lease is ready, too: it can do no more, and a Deployment would otherwise
+/// never finish its rollout.
 ///
 /// # Errors
 /// When the address cannot be bound.

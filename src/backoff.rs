@@ -10,7 +10,7 @@ use tokio::time::Instant;
 /// How to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Retry {
-    /// At once, nearly.
+    /// After 200 ms.
     Soon,
     /// After 1 s, then twice as long each time, up to half a minute, and with jitter up to a minute.
     Growing,
@@ -18,8 +18,8 @@ pub(crate) enum Retry {
     Slow,
 }
 
-/// The longest wait but for its jitter. What is under way stands still meanwhile, also when the API server has
-/// been well again for long.
+/// The longest wait without its jitter. A change that is under way stands still meanwhile, even if the API
+/// server has recovered.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// The retry times of all objects of one kind.
@@ -47,8 +47,8 @@ impl Backoff {
                     waits: growing(),
                     due: now,
                 });
-                // A change of an object asks for a try before it is due. Several of them in a moment that fail
-                // say no more than one.
+                // A change of the object causes a try before it is due. If such a try fails, the wait does
+                // not grow.
                 if growing.due <= now {
                     growing.due = now + growing.waits.next().unwrap_or(LONGEST);
                 }
@@ -57,7 +57,7 @@ impl Backoff {
         }
     }
 
-    /// The object is well again.
+    /// Forgets the retry times of an object whose reconcile succeeded.
     pub(crate) fn reset(&self, namespace: &str, name: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.remove(&(namespace.to_owned(), name.to_owned()));

@@ -12,25 +12,24 @@
 //! ```
 //!
 //! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
-//! * [`session`] keeps one ZooKeeper session for each ensemble or connection and tells when it is up or
+//! * [`session`] keeps one ZooKeeper session for each ensemble or connection and reports when it is up or
 //!   down; [`relay`] stands between it and the servers and keeps them within limits; [`credentials`] reads
-//!   the Secrets that a connection names, [`reach`] finds out why none comes about.
+//!   the Secrets that a connection names, [`reach`] finds out why no session opens.
 //! * [`census`] asks the members from where anonymous candidates are connected.
-//! * [`mirror`] follows one election: it reads whenever a watch fired, and tells what it sees.
+//! * [`mirror`] follows one election: it reads whenever a watch fired, and reports what it sees.
 //! * [`sighting`] is when the leader was last read: a Lease is renewed, and a Service keeps its address,
 //!   only for as long as that may be believed.
-//! * [`kept`] runs a mirror or a session again that broke off.
+//! * [`kept`] restarts a mirror or a session that panicked.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
 //! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each
 //!   write, and writes only what differs.
 //! * [`publisher`] sends the events, one at a time, after the statuses.
-//! * [`projector`] does the same for what elections are projected to. It learns the status at the same
-//!   time as the writer, and not from what was written.
+//! * [`projector`] does the same for what elections are projected to. It receives each status before the
+//!   writer has written it.
 //!
-//! What is seen and what the status says about it is decided by the pure crate
-//! `bellwether_election`. Nothing polls: a quiet election costs one read every five minutes and no
-//! write at all. Where a Lease or a Service says who leads, the leader's node is read some times a minute
-//! as well.
+//! The pure crate `bellwether_election` decides what is seen and what the status reports. Nothing polls: a
+//! quiet election costs one read every five minutes and no write at all. If the election has a Lease or a
+//! Service, the leader's node is also read several times a minute.
 
 mod agenda;
 mod census;
@@ -71,7 +70,7 @@ const NOTES: usize = 1024;
 pub(crate) struct Scope {
     /// Only this namespace; all of them if `None`.
     pub(crate) namespace: Option<String>,
-    /// The DNS domain of the cluster, of which the names of Services end.
+    /// The DNS domain of the cluster, in which the names of Services end.
     pub(crate) cluster_domain: String,
 }
 

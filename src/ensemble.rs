@@ -1,4 +1,4 @@
-//! The controller of `ZooKeeperEnsemble`: one way through, from watch event to status.
+//! The controller of `ZooKeeperEnsemble`: one path from watch event to status.
 
 mod creation;
 mod durations;
@@ -105,7 +105,7 @@ pub(crate) async fn run(
         store.get(&reference).is_some()
     });
     controller
-        // One pass waits for its members while others go on; the client bounds the requests.
+        // A pass that waits for its members does not hold up other passes; the client limits the requests.
         .with_config(Config::default().concurrency(0))
         .reconcile_on(changed)
         .graceful_shutdown_on(shutdown)
@@ -149,8 +149,8 @@ async fn reconcile(guarded: Arc<Guarded>, scope: Arc<Scope>) -> Result<Action, E
 
 /// One pass: gather, validate, plan, execute, publish.
 ///
-/// It is made from what watches show. Where that plan asks for anything, all is read afresh, and the pass is made
-/// again from that.
+/// The first plan uses what watches show. If it asks for anything, the pass reads everything from the API
+/// server and plans again.
 async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Result<Action, Error> {
     let context = &*scope.context;
     let (namespace, name) = (key.0.as_str(), key.1.as_str());
@@ -183,7 +183,7 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
     let gathered = gather::gather(context, namespace, name).await?;
     let exists = |g: &Gathered| g.ensemble.meta().deletion_timestamp.is_none();
     let Some(gathered) = gathered.filter(exists) else {
-        // Everything that the ensemble owns goes with it by its owner references.
+        // Kubernetes deletes everything that the ensemble owns, by its owner references.
         context.metrics.forget(namespace, name);
         context.backoff.reset(namespace, name);
         scope.pace.forget(key);
@@ -209,7 +209,7 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
     let failure = said.as_deref();
     publish::status(context, &gathered, Some(&valid), &plan.report, failure).await?;
     publish::events(context, &gathered, &plan, &outcome).await;
-    // What was refused holds nothing up: while something is under way it goes on at its pace.
+    // A refused write does not delay a change that is under way: it fails the pass only in phase `Ready`.
     let is_idle = plan.report.phase == Phase::Ready;
     let failure = outcome.failure.or(outcome.refused.filter(|_| is_idle));
     done(if failure.is_some() { "failed" } else { "done" });
@@ -223,13 +223,13 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
     Ok(Action::requeue(requeue))
 }
 
-/// What follows from a look at what watches show.
+/// The result of a look at what watches show.
 enum Look {
     /// There is nothing to write and no step to take; the next look is due after this time.
     Rests(Duration),
     /// The last pass failed, nothing has changed since, and the next one is not due: look again after this time.
     Waits(Duration),
-    /// All has to be read afresh.
+    /// Everything has to be read from the API server.
     Reads,
 }
 
@@ -282,7 +282,7 @@ async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) 
     Look::Rests(pace.after(key, plan.requeue))
 }
 
-/// The plan for what was gathered; the report where the spec is refused.
+/// The plan for what was gathered, or the report on a spec that is refused.
 fn decide(context: &Context, gathered: &Gathered) -> Result<(ValidEnsemble, Plan), Box<Report>> {
     let ensemble = &gathered.ensemble;
     let valid = validate(ensemble, &context.contribution).map_err(|problems| {

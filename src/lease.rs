@@ -31,8 +31,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Whether this replica holds the lease now. A process that was frozen knows at once when it goes on
-    /// that its time is over, before the task that renews the lease has run.
+    /// Whether this replica holds the lease now. A process that was frozen sees as soon as it runs again that
+    /// its time is over, before the task that renews the lease has run.
     pub(crate) fn is_held(&self) -> bool {
         let until = *self.until.lock().unwrap_or_else(PoisonError::into_inner);
         *self.held.borrow() && until.is_some_and(|until| Instant::now() < until)
@@ -50,7 +50,7 @@ impl Held {
     }
 }
 
-/// The other end of [`Held`]: what the task that renews the lease says.
+/// The other end of [`Held`], for the task that renews the lease.
 #[derive(Debug)]
 pub(crate) struct Holder {
     held: watch::Sender<bool>,
@@ -124,8 +124,8 @@ impl Claim {
         }
     }
 
-    /// Waits for the lease, then holds it. `held` says so to everybody. Returns when the lease is
-    /// lost, which ends the process: a fresh start knows nothing stale.
+    /// Waits for the lease, then holds it and publishes that in `held`. Returns when the lease is lost; the
+    /// process then ends, since a new process has no stale state.
     pub(crate) async fn hold(&mut self, held: &Holder) {
         let mut renewed: Option<Instant> = None;
         loop {
@@ -135,7 +135,7 @@ impl Claim {
                     if renewed.is_none() {
                         tracing::info!(lease = %self.name, identity = %self.identity, "holding the lease");
                     }
-                    // Others count from when the record was written, which is no earlier.
+                    // Other replicas count from when the record was written, which was not before `asked`.
                     renewed = Some(asked);
                     held.hold(asked + DEADLINE);
                 }

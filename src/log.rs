@@ -29,9 +29,9 @@ pub enum Format {
 /// Replaces the filter of the running log.
 type Replace = Box<dyn Fn(EnvFilter) -> Result<(), String> + Send>;
 
-/// Begins to log. With a file its text is the filter, and every change of it is followed; without, or as
-/// long as the file has none that makes sense, it is RUST_LOG's, or `info`.
-/// Spans go to a collector, if there is one; the filter is not about them.
+/// Starts the log. The filter is the text of `file`, and changes of the file are applied. Without a file, or
+/// until the file contains a valid filter, it is RUST_LOG's, or `info`. Spans go to a collector, if there is
+/// one; the filter does not affect them.
 pub fn start(format: Format, file: Option<PathBuf>, traces: Option<&Traces>) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let (log, replace) = log(format, filter, traces, std::io::stdout);
@@ -62,7 +62,7 @@ fn log(
     };
     let lines = lines.with_filter(not_sent().and(filter));
     let log = registry().with(lines);
-    // A layer that may be absent would count as one that might want anything, and nothing as disabled.
+    // An optional layer would count as interested in everything, so no call site would be disabled.
     let log = match traces {
         Some(traces) => Dispatch::new(log.with(traces.layer())),
         None => Dispatch::new(log),
@@ -73,22 +73,22 @@ fn log(
 
 /// A file with a filter, such as a ConfigMap that is mounted.
 ///
-/// It is read anew each time: a kubelet replaces the folder behind a symbolic link, which watches of the
-/// file itself miss.
+/// The file is read each time: a kubelet replaces the folder behind a symbolic link, which a watch of the
+/// file itself misses.
 struct FilterFile {
     path: PathBuf,
-    /// What was found last: the text, or why there is none.
+    /// The result of the last read: the text, or the error.
     seen: Option<Result<String, String>>,
 }
 
 impl FilterFile {
-    /// Takes over what changed, and says so.
+    /// Applies a changed filter and logs the change.
     fn follow(&mut self, replace: &Replace) {
         let path = self.path.display().to_string();
         match self.changed() {
             None => {}
             Some(Ok(filter)) => {
-                // Before, since the new filter may not let this through.
+                // Logged before the change, since the new filter may suppress this line.
                 info!(%filter, "taking the log filter of the file");
                 if let Err(error) = replace(filter) {
                     warn!(%error, "the log filter cannot be changed");
@@ -118,8 +118,8 @@ fn parse(text: &str) -> Result<EnvFilter, String> {
     if text.is_empty() {
         return Err("it is empty; write a level such as info".to_owned());
     }
-    // To the library a word that is no level names a part of the program whose every line is logged, and
-    // nothing else: a misspelt level would silence the log.
+    // The library takes a word that is not a level for a part of the program, and logs all lines of that part
+    // and no others: a misspelt level would silence the log.
     if !text.contains('[') {
         let levels = ["off", "error", "warn", "info", "debug", "trace"];
         let is_level = |word: &str| levels.contains(&word.to_lowercase().as_str());

@@ -1,7 +1,7 @@
 //! What the operator counts, in Prometheus' terms.
 //!
-//! Labels have few values: kinds, outcomes, reasons of conditions. Only ensembles, of which there are few, have
-//! series of their own ([`ensembles`]); elections, of which there may be ten thousand, are counted together.
+//! Labels have few values: kinds, outcomes, reasons of conditions. Each ensemble has series of its own
+//! ([`ensembles`]), since there are few; elections are counted together, since there may be ten thousand.
 
 mod ensembles;
 mod process;
@@ -57,7 +57,7 @@ pub struct Metrics {
     ensembles: Arc<Ensembles>,
 }
 
-/// An answer over the network of a cluster takes a millisecond; nobody is asked for longer than two seconds.
+/// An answer over a cluster's network takes about a millisecond; a probe of a member ends after two seconds.
 fn probe_buckets() -> Histogram {
     Histogram::new([
         0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0,
@@ -146,28 +146,28 @@ impl Metrics {
         }
     }
 
-    /// This replica has the lease, or has it no more.
+    /// Records whether this replica holds the lease.
     pub(crate) fn lease(&self, held: bool) {
         self.lease.set(i64::from(held));
     }
 
-    /// An object or a status was written.
+    /// Counts a write of an object or a status.
     pub(crate) fn written(&self, kind: &'static str) {
         self.writes.get_or_create(&KindLabels { kind }).inc();
     }
 
-    /// A member was asked what it is, with this outcome: `serving`, `looking` or `unreachable`.
+    /// Counts a probe of a member by its outcome: `serving`, `looking` or `unreachable`.
     pub(crate) fn probed(&self, outcome: &'static str, took: Duration) {
         let probes = self.probes.get_or_create(&OutcomeLabels { outcome });
         probes.observe(took.as_secs_f64());
     }
 
-    /// A member was restarted.
+    /// Counts a restart of a member.
     pub(crate) fn restarted(&self, namespace: &str, name: &str) {
         self.ensembles.restarted(Key::new(namespace, name));
     }
 
-    /// An ensemble was looked at, of which the spec asks for `wanted` voters.
+    /// Records an observation of an ensemble whose spec asks for `wanted` voters.
     pub(crate) fn observe(
         &self,
         (namespace, name): (&str, &str),
@@ -179,19 +179,19 @@ impl Metrics {
         self.ensembles.observe(key, wanted, report, status);
     }
 
-    /// `exists` knows which ensembles there are, of a namespace and a name: series of others go away. Where
-    /// several are given, an ensemble exists if one of them says so.
+    /// Drops the series of ensembles that do not exist. `exists` takes a namespace and a name; if several are
+    /// given, an ensemble exists if one of them returns true.
     pub(crate) fn watch(&self, exists: impl Fn(&str, &str) -> bool + Send + Sync + 'static) {
         self.ensembles.watch(Box::new(exists));
     }
 
-    /// An ensemble is gone.
+    /// Drops the series of an ensemble that was deleted.
     pub(crate) fn forget(&self, namespace: &str, name: &str) {
         self.ensembles.forget(&Key::new(namespace, name));
     }
 }
 
-/// A reconcile that is under way. One that nobody says the outcome of has failed.
+/// A running reconcile. If it is dropped without an outcome, it counts as failed.
 pub(crate) struct Running {
     metrics: Metrics,
     kind: &'static str,
@@ -200,7 +200,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// It ended.
+    /// Records the outcome.
     pub(crate) fn done(mut self, outcome: &'static str) {
         self.outcome = outcome;
     }

@@ -1,5 +1,5 @@
 //! The operator's parts and their order: elections at once, ensembles when this replica holds the lease, and
-//! all of them back in the end.
+//! all of them stop in the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const REQUESTS: usize = 32;
 /// How long the other parts may take to stop.
 const PARTS_GRACE: Duration = Duration::from_secs(5);
 
-/// What an operator is told when it starts.
+/// The settings of an operator.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Who holds the lease: this replica.
@@ -92,8 +92,8 @@ impl Operator {
     /// Runs until `stop` completes. A reconcile that is under way may finish; a new one does not start.
     ///
     /// # Errors
-    /// When the lease was lost, or a part of the operator ended: a part that is missing would not be noticed
-    /// before somebody needs it, so all of them start afresh together.
+    /// When the lease was lost, or a part of the operator ended: a missing part would go unnoticed until it
+    /// is needed, so the whole operator has to start again.
     pub async fn run(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
         let (holder, lease) = Holder::new();
         let stopped = self.stopped();
@@ -188,7 +188,7 @@ impl Operator {
     }
 }
 
-/// How a part ended that should not have.
+/// The error of a part that ended before the operator stopped.
 async fn failure(parts: &mut Parts) -> anyhow::Error {
     match parts.join_next().await {
         Some(Ok(Ok(()))) => anyhow::anyhow!("a part of the operator ended"),
@@ -200,7 +200,7 @@ async fn failure(parts: &mut Parts) -> anyhow::Error {
 
 /// Completes when the operator stops.
 pub async fn wait(mut stopped: watch::Receiver<bool>) {
-    // An error means that the sender is gone, which is a stop too.
+    // An error means that the operator was dropped, which is a stop, too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 

@@ -2,8 +2,8 @@
 //! collector. Without `--traces-endpoint` nothing of this runs.
 //!
 //! Spans are those of the crate `tracing` with the target [`SPANS`]. Two filters keep them and the log apart:
-//! no line of the log shows such a span, whatever its filter says, and no other span and no line of the log
-//! is sent to a collector. While nobody takes spans, their call sites are disabled, which costs a comparison.
+//! the log never shows such a span, whatever its filter is, and a collector receives only these spans and no
+//! log lines. Without a collector their call sites are disabled and cost one comparison.
 
 use std::fmt;
 use std::str::FromStr;
@@ -39,10 +39,10 @@ pub(crate) const SPANS: &str = "bellwether::spans";
 /// How long one request to the collector may take, whatever OTEL_EXPORTER_OTLP_TIMEOUT says of all its retries.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the last spans may take at the end.
+/// How long sending the last spans may take when the process stops.
 const LAST: Duration = Duration::from_secs(3);
 
-/// How often it is told that the collector cannot be reached.
+/// The least time between two warnings that the collector cannot be reached.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// The longest answer that is read; a collector's has some bytes.
@@ -102,11 +102,12 @@ pub fn ratio(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What sends spans, in a thread of its own. What does not fit into its queue is lost.
+/// Sends spans in a thread of its own. Spans that do not fit into its queue are lost.
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Begins to send. Of all traces the given part is sent; without, the SDK's environment variables decide.
+    /// Starts sending. `ratio` is the part of all traces that is sent; without it, the SDK's environment
+    /// variables decide.
     ///
     /// # Errors
     /// When the SDK's environment variables make no sense, or when no certificates are found for an endpoint
@@ -144,16 +145,16 @@ impl Traces {
             .with_filter(filter_fn(is_sent).with_max_level_hint(LevelFilter::INFO))
     }
 
-    /// Sends what is left, as far as that takes no time.
+    /// Sends the remaining spans, for at most 3 s.
     pub async fn stop(self) {
         // The SDK waits by blocking the thread.
         let stopping = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST));
-        // What cannot be sent has been told of.
+        // The sender has already logged that spans cannot be sent.
         let _ = stopping.await;
     }
 }
 
-/// Lets everything through to the log but spans that are for a collector.
+/// Passes everything to the log except spans that are for a collector.
 pub(crate) fn not_sent() -> FilterFn {
     let not_sent: fn(&Metadata<'_>) -> bool = |metadata| !is_sent(metadata);
     FilterFn::new(not_sent).with_max_level_hint(LevelFilter::TRACE)
@@ -163,7 +164,7 @@ fn is_sent(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target() == SPANS
 }
 
-/// What is said of this process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES change it.
+/// The attributes of this process. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES change it.
 fn resource() -> Resource {
     let known = |key, variable| {
         let value = std::env::var(variable).ok();
@@ -185,7 +186,7 @@ fn resource() -> Resource {
         .build()
 }
 
-/// Sends requests from the SDK's thread, by the runtime of everything else.
+/// Sends the requests of the SDK's thread on the operator's runtime.
 #[derive(Debug)]
 struct Sender {
     endpoint: Endpoint,
@@ -258,7 +259,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     causes.join(": ")
 }
 
-/// When it was told last that the collector cannot be reached.
+/// When the last warning was logged that the collector cannot be reached.
 #[derive(Debug, Default)]
 struct Complaints(Mutex<Option<Instant>>);
 
@@ -282,7 +283,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// For one test at a time: a call site is disabled only if nobody in the process wants it.
+    /// Lets one test run at a time: a call site is disabled only if no subscriber in the process wants it.
     pub(crate) static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
     /// What would be sent, in the order in which it ended.

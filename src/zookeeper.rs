@@ -18,8 +18,8 @@ pub(crate) const MAX_ANSWER: u64 = 64 * 1024;
 
 /// Asks a server for its role, its last transaction and its voters; `ask` asks it for a word.
 ///
-/// A server that answers under another id than `id` is not the member that it is taken for; the
-/// address of a pod that is gone may belong to another pod by now.
+/// A server that answers under another id than `id` is not the expected member: the address of a deleted pod
+/// may belong to another pod by now.
 pub(crate) async fn probe_by<A>(id: ServerId, ask: impl Fn(&'static str) -> A) -> ServerReport
 where
     A: Future<Output = anyhow::Result<String>>,

@@ -41,6 +41,6 @@ fn name(file: &Path) -> String {
 
 /// Writes for people, beside what other programs read.
 fn complain(text: &str) {
-    // Nobody is left to tell when standard error is closed.
+    // If standard error is closed, there is no other place for the text.
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,7 +1,7 @@
 //! A page for people: ensembles, the changes under way, and elections, live in a browser.
 //!
-//! It reads only, and off unless asked for. All that it shows is read from the API server, so that every
-//! replica answers alike, and only while somebody looks.
+//! It is read only, and off by default. All that it shows is read from the API server, so that
+//! every replica answers alike, and only while the page is open in a browser.
 
 mod looking;
 mod store;
@@ -21,8 +21,8 @@ use store::Ask;
 pub(crate) use store::Operator;
 use stream::Look;
 
-/// Nothing but what this program serves may run, load, be asked or show the page in a frame; there are
-/// no inline scripts or styles.
+/// Scripts, styles and requests are limited to what this program serves, and no page may show this
+/// one in a frame; there are no inline scripts or styles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 

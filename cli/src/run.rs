@@ -68,7 +68,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
 /// The namespaces to work in, each once; one `None` for all of them.
 ///
 /// # Errors
-/// When one is empty: it would be taken for all, which nobody asked for.
+/// When one is empty: an empty name would select all namespaces, which the user did not ask for.
 fn namespaces(asked: &[String]) -> anyhow::Result<Vec<Option<String>>> {
     anyhow::ensure!(
         asked.iter().all(|namespace| !namespace.is_empty()),

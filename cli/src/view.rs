@@ -8,7 +8,7 @@ pub(crate) mod timeline;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
-/// What something means, which is what it is coloured by.
+/// The meaning of a value, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Tone {
@@ -46,7 +46,7 @@ pub(crate) struct ConditionView {
 impl ConditionView {
     /// A condition of either kind.
     pub(crate) fn of(condition: &Condition) -> Self {
-        // Of these, True is what is not to be.
+        // For these conditions False is the wanted status.
         let wanted = match condition.type_.as_str() {
             "Degraded" | "Progressing" | "Stalled" => "False",
             _ => "True",

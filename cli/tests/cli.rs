@@ -141,7 +141,7 @@ fn lint_leaves_other_groups_alone() {
     assert!(text(&output.stderr).contains("v1 ConfigMap/a left alone"));
 }
 
-/// A folder with a manifest that is no YAML: the text is at fault, not the program.
+/// A folder with a manifest that is not YAML: lint reports a fault of the text, not of the program.
 #[test]
 fn lint_tells_of_a_text_that_is_no_yaml() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ fn plan_shows_the_steps_and_what_changes() {
     let refused = run(&["plan", &even, "--against", &old]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("spec.replicas"));
-    // Nothing is assumed where a cluster was asked for and there is none.
+    // `--against cluster` without a cluster fails instead of assuming that nothing exists.
     let kubeconfig = folder.path().join("none");
     let output = program()
         .args(["plan", &new, "--against", "cluster", "--kubeconfig"])

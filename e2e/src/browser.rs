@@ -99,7 +99,7 @@ impl Browser {
         Ok(browser)
     }
 
-    /// Calls a method of the protocol. What the browser tells meanwhile is passed over.
+    /// Calls a method of the protocol. Events that the browser sends meanwhile are ignored.
     fn call(&mut self, method: &str, parameters: &Value) -> Result<Value> {
         self.number += 1;
         let mut request = json!({ "id": self.number, "method": method, "params": parameters });
@@ -159,7 +159,7 @@ impl Browser {
         })
     }
 
-    /// What the page looks at the world with: its width and whether it is dark.
+    /// Sets the width of the page, and whether its colour scheme is dark.
     pub fn appear(&mut self, width: u16, dark: bool) -> Result<()> {
         let size =
             json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });

@@ -179,7 +179,7 @@ impl Churn {
         self.shared.changes.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody of this identity ever stood for the election of this object.
+    /// Whether a candidate of this identity ever stood for the election of this object.
     pub fn stood(&self, object: &str, identity: &str) -> bool {
         let election = (0..self.elections).find(|election| name(*election) == object);
         election.is_some_and(|election| {
@@ -188,8 +188,8 @@ impl Churn {
         })
     }
 
-    /// Lets nobody come or go any more; those who stand go on standing. Returns what a new client
-    /// reads that has caught up with the leader of the ensemble.
+    /// Stops all joining and leaving; present candidates stay. Returns what a new client reads
+    /// after it has caught up with the leader of the ensemble.
     pub fn stop(&mut self) -> Result<(Still, Vec<Truth>)> {
         self.shared.stopped.store(true, Ordering::Relaxed);
         let sessions = std::mem::take(&mut self.sessions);
@@ -248,7 +248,7 @@ async fn read(client: &Client, elections: usize) -> Result<Vec<Truth>> {
                 Err(error) => return Err(error.into()),
             };
             for child in children {
-                // One that goes meanwhile makes another picture the next time.
+                // A node that is deleted meanwhile is skipped; the next read shows another picture.
                 match client.get_data(&format!("{path}/{child}")).await {
                     Ok((data, stat)) => nodes.push((child, stat.czxid, text(data))),
                     Err(zookeeper_client::Error::NoNode) => {}
@@ -311,11 +311,11 @@ async fn stand(
             }
             sleep(PAUSE).await;
         }
-        // The session ends, and all its candidates with it, some of which led.
+        // The session ends with all its candidates, some of which led.
     }
 }
 
-/// Somebody comes, or goes.
+/// A candidate joins an election, or leaves it.
 async fn change(
     client: &Client,
     elections: usize,
@@ -348,7 +348,7 @@ async fn change(
         children => children?,
     };
     if children.is_empty() && choices.u8(..4) == 0 {
-        // As an empty container is reaped: the numbers begin anew.
+        // ZooKeeper deletes an empty container in the same way: sequence numbers start again.
         return client.delete(&path, None).await;
     }
     if children.len() >= CROWD || (!children.is_empty() && choices.bool()) {

@@ -214,7 +214,7 @@ impl Client<'_> {
         self.lines().into_iter().find(|line| line["event"] == event)
     }
 
-    /// What its own library told it last.
+    /// The last view that its own library reported.
     pub fn last_view(&self) -> Option<Value> {
         self.lines()
             .into_iter()
@@ -235,8 +235,8 @@ impl Client<'_> {
         )
     }
 
-    /// Waits until it says what its library or application told it, however long that takes to start on
-    /// a busy machine.
+    /// Waits until it prints the view of its library or application, however long the start takes
+    /// on a busy machine.
     pub fn wait_view(&self) -> Result<()> {
         until(
             &format!("{} has started", self.id),

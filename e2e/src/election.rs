@@ -114,8 +114,8 @@ impl<'w> Election<'w> {
         )
     }
 
-    /// Waits until the status says what *every* one of these clients is told by its own library:
-    /// the same leader and, if it tells, the same queue, with `count` candidates.
+    /// Waits until the status shows what *every* one of these clients learned from its own library:
+    /// the same leader and, if the library knows it, the same queue, with `count` candidates.
     pub fn wait_agrees(&self, clients: &[&Client<'_>], count: usize) -> Result<Value> {
         let what = format!("the status of {} and {count} candidates agree", self.name);
         until(&what, PATIENCE, || {
@@ -155,9 +155,9 @@ impl<'w> Election<'w> {
         })
     }
 
-    /// Waits until the status says what anonymous candidates, who know only of themselves, say together:
-    /// exactly one of them leads, and the leader's session is one of its own, as is the epoch if it knows
-    /// one; each of the others waits, with a session of its own. Returns the status and who leads.
+    /// Waits until the status agrees with anonymous candidates, which know only of themselves: exactly
+    /// one of them leads, and the leader's session is one of its own, as is the epoch if it knows one;
+    /// each of the others waits, with a session of its own. Returns the status and who leads.
     pub fn wait_agrees_on_sessions(&self, clients: &[&Client<'_>]) -> Result<(Value, String)> {
         let what = format!("the status of {} and {} agree", self.name, clients.len());
         until(&what, PATIENCE, || {

@@ -55,7 +55,7 @@ impl Forward {
         let (kubectl, kept) = (kubectl.clone(), Arc::clone(&running));
         let keeper = thread::spawn(move || {
             loop {
-                // What it says nobody needs, but without a reader it would end.
+                // The output is not needed, but without a reader the process would end.
                 let _ = std::io::copy(&mut output, &mut std::io::sink());
                 thread::sleep(PAUSE);
                 let ended = || {

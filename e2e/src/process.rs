@@ -48,7 +48,7 @@ fn all(wanted: impl Fn(&str) -> bool) -> Vec<Process> {
         .collect()
 }
 
-/// Sends a signal, such as `KILL`. A process that has gone meanwhile is as dead as it should be.
+/// Sends a signal, such as `KILL`. A process that ended meanwhile needs no signal.
 pub fn signal(processes: &[Process], signal: &str) {
     for process in processes {
         let _ = Command::new("kill")
@@ -57,7 +57,7 @@ pub fn signal(processes: &[Process], signal: &str) {
     }
 }
 
-/// Servers that hang: their processes are stopped, and go on when this is dropped.
+/// Servers that hang: their processes are stopped, and continue when this is dropped.
 #[derive(Debug)]
 pub struct Frozen(Vec<Process>);
 
@@ -87,8 +87,7 @@ impl Drop for Frozen {
     }
 }
 
-/// A pod that is cut off: what it sends or what is sent to it is dropped without a word, until this is
-/// dropped.
+/// A pod that is cut off: packets from it or to it are discarded silently, until this is dropped.
 #[derive(Debug)]
 pub struct Cut {
     /// The network of the pod, which outlives the process that it was found by.
@@ -98,7 +97,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Cuts off the pod of a process from everything; `None` if the process has gone.
+    /// Cuts off the pod of a process from everything; `None` if the process has ended.
     pub fn off(process: &Process) -> Result<Option<Self>> {
         Self::rules(process, &[&["INPUT"], &["OUTPUT"]])
     }

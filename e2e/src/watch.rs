@@ -18,7 +18,7 @@ use crate::kubectl::Kubectl;
 pub struct Event {
     /// When it arrived.
     pub at: SystemTime,
-    /// Whether the object is gone with it.
+    /// Whether this event is the deletion of the object.
     pub deleted: bool,
     /// The object after it.
     pub object: Value,

@@ -179,8 +179,8 @@ impl World {
         Ok(())
     }
 
-    /// Deletes objects that somebody makes again at once. `kubectl delete` would wait for ever for one
-    /// that is made again just after it looked: it compares uids only once.
+    /// Deletes objects that a controller creates again at once. `kubectl delete` would wait for
+    /// ever for one that is created again just after it looked: it compares uids only once.
     pub fn take_away(&self, objects: &[&str]) -> Result<()> {
         self.run(&[&["delete", "--wait=false"], objects].concat())
             .map(drop)

@@ -1,7 +1,7 @@
 //! What looks wrong about the znodes of an election.
 //!
-//! Nothing here changes who leads: the libraries follow their rule whatever the znodes look like,
-//! and the mirror shows what they do. It only says that a person should look.
+//! Nothing here changes who leads: the libraries follow their rule whatever the znodes look like, and the
+//! mirror shows what they do. An anomaly only asks a person to look.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -47,7 +47,7 @@ pub enum Anomaly {
     },
 }
 
-/// What several nodes have in common that should each be another candidate's.
+/// What several nodes have in common, although each should belong to another candidate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Common {
     /// The session that owns them.
@@ -58,8 +58,8 @@ pub enum Common {
     Identity(String),
 }
 
-/// What looks wrong about the first candidates of an election, the gravest first. `children` are
-/// those of a leader's node that is no candidate's.
+/// What looks wrong about the first candidates of an election, the gravest first. `children` is the number of
+/// children of the leader's node where the path is that node, else 0.
 pub(crate) fn anomalies(rules: &Rules, reading: &Reading, children: i32) -> Vec<Anomaly> {
     let mut found = Vec::new();
     let leader = reading.leader();
@@ -102,7 +102,7 @@ fn in_queue(reading: &Reading, leader: &RankedCandidate) -> bool {
         .any(|candidate| candidate.node == leader.node)
 }
 
-/// Nodes that are the same candidate's. Readers are left out: a client may read several times.
+/// Groups of nodes that belong to the same candidate. Readers are left out: a client may read several times.
 fn duplicates(rules: &Rules, candidates: &[RankedCandidate]) -> Vec<Anomaly> {
     let mut groups: BTreeMap<Common, Vec<&RankedCandidate>> = BTreeMap::new();
     for candidate in candidates.iter().filter(|candidate| !candidate.shared) {
@@ -132,7 +132,7 @@ fn duplicates(rules: &Rules, candidates: &[RankedCandidate]) -> Vec<Anomaly> {
             .iter()
             .map(|candidate| candidate.node.clone())
             .collect();
-        // What was said about these nodes is not said again with another reason.
+        // Nodes that were reported for one reason are not reported again for another.
         let told = found.iter().any(|anomaly| match anomaly {
             Anomaly::DuplicateCandidate { nodes: told, .. } => {
                 nodes.iter().all(|node| told.contains(node))
@@ -146,8 +146,8 @@ fn duplicates(rules: &Rules, candidates: &[RankedCandidate]) -> Vec<Anomaly> {
     found
 }
 
-/// Whether no other client has this identity by right. Clients on one machine share its address,
-/// which some libraries write if they are given nothing else.
+/// Whether only one client can rightly have this identity. Clients on one machine share its address, which
+/// some libraries write if they are given nothing else.
 fn names_one_client(rules: &Rules, candidacy: &Candidacy) -> bool {
     let told = !matches!(
         candidacy.identity.source,
@@ -157,8 +157,8 @@ fn names_one_client(rules: &Rules, candidacy: &Candidacy) -> bool {
     told && !address
 }
 
-/// Whether the leader should have been another one by the order in which they came. Only where the
-/// order of the queue is that of the sequence numbers, and decides.
+/// Whether another candidate was created before the leader. Checked only where the order of the queue is that
+/// of the sequence numbers and decides who leads.
 fn order_anomaly(
     rules: &Rules,
     leader: Option<&RankedCandidate>,

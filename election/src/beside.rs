@@ -86,7 +86,7 @@ impl Reading {
         }
     }
 
-    /// Changes what is known of the leader. Of its node alone is read what is in the seats so far.
+    /// Changes the leader's identity. At this point all candidates come from the leader's node alone.
     fn tell_leader(&mut self, tell: impl Fn(&mut Identity)) {
         let alone = match &mut self.verdict {
             Verdict::Leader(candidate) => Some(candidate.as_mut()),
@@ -170,7 +170,7 @@ impl Rules {
         path.filter(|_| self.place() == Place::Node)
     }
 
-    /// What that znode says, safe to show.
+    /// The content of the znode at [`Self::epoch_path`], safe to show.
     pub fn epoch(&self, stat: &NodeStat, data: &[u8]) -> Option<String> {
         let data = data.trim_ascii();
         let text = Decoding::Recipe(Decoder::Text);
@@ -178,7 +178,7 @@ impl Rules {
         (!data.is_empty()).then_some(candidacy.identity.text)
     }
 
-    /// What the node of one of them says. It is known by its name.
+    /// The candidacy of a child of [`Self::members_path`], which is identified by its name.
     pub fn member(&self, name: &str, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let named = Decoding::Recipe(Decoder::NodeName);
         let mut candidacy = self.decode_node(&named, name, None, stat, data);
@@ -193,8 +193,8 @@ impl Rules {
         Some(format!("{parent}/{name}"))
     }
 
-    /// What that znode says. It lasts and is written by each that becomes active, so the token is the
-    /// transaction that wrote it.
+    /// The candidacy in the breadcrumb. The znode outlives sessions and every client that becomes active
+    /// writes it, so the token is the transaction that wrote it.
     pub fn breadcrumb(&self, stat: &NodeStat, data: &[u8]) -> Candidacy {
         let name = self.breadcrumb_name().unwrap_or_default();
         Candidacy {

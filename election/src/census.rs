@@ -9,8 +9,8 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The session timeout that mirrors ask for, in milliseconds.
 ///
-/// The odd number marks them in the lists of connections: the sessions of mirrors, of which each
-/// replica of the operator has one, are no candidates that wait for a leader's node to go.
+/// The odd number marks the sessions of mirrors in the lists of connections: each replica of the operator has
+/// one, and they are not candidates that wait until the leader's node disappears.
 pub const MIRROR_SESSION_TIMEOUT: u32 = 6007;
 
 /// A client's connection.

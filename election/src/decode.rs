@@ -98,8 +98,8 @@ impl Decoded {
 }
 
 impl Identity {
-    /// Decodes a node's data. An anonymous candidate is known by its session, and if the node has
-    /// none (0), by the name of the node. Data that is not what it should be is shown as it is.
+    /// Decodes a node's data. An anonymous candidate is known by its session, and if the node has none (0),
+    /// by the name of the node. Data in an unexpected format is shown as it is.
     pub(crate) fn decode(decoding: &Decoding, node: Node<'_>) -> Self {
         let unfolded = unfold(node.data);
         let data = unfolded.as_deref().unwrap_or(node.data);
@@ -124,7 +124,7 @@ impl Identity {
         }
     }
 
-    /// The identity of a candidate of which nothing but the name of its node is known.
+    /// The identity of a candidate that is known only by the name of its node.
     pub(crate) fn of_node(node: &str) -> Self {
         Self::plain(presentable(node), IdentitySource::NodeName)
     }
@@ -235,8 +235,8 @@ pub(crate) fn member_address(data: &[u8]) -> Option<String> {
     Some(presentable(&address))
 }
 
-/// Whether data is what the recipes write that this decoder is for. Text, JSON and names fit too much to show
-/// that.
+/// Whether data has the format that the recipes of this decoder write. Text, JSON and names fit too much data
+/// to show that.
 pub(crate) fn understands(decoder: Decoder, data: &[u8]) -> bool {
     match decoder {
         Decoder::Hadoop => messages::hadoop(data).is_some(),

@@ -47,15 +47,15 @@ pub(crate) struct CandidateName<'n> {
     pub(crate) node: &'n str,
     /// The sequence number as it is written.
     pub(crate) digits: &'n str,
-    /// The sequence number; `None` only where names need none.
+    /// The sequence number; `None` only in dialects whose names need no number.
     pub(crate) sequence: Option<i32>,
     /// Its kind.
     pub(crate) label: Option<&'n str>,
     /// What a client looks for after a create whose reply was lost.
     pub(crate) guid: Option<&'n str>,
-    /// Who it says it is.
+    /// The identity in the name.
     pub(crate) id: Option<&'n str>,
-    /// The session that it says created it.
+    /// The session in the name, which created the node.
     pub(crate) session: Option<i64>,
     /// Whether it holds the election together with others of its kind.
     pub(crate) shared: bool,

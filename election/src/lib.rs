@@ -15,9 +15,10 @@
 //! * Nothing panics, whatever bytes the applications wrote into names and data.
 //! * The order of candidates is that of the library that made them, so the leader shown is the
 //!   one that the library elects.
-//! * The fencing token is the zxid that created the leader's node, or wrote its data where that makes
-//!   it the leader's, as in a node that outlives sessions. It never decreases in a status without the condition `QueueHealthy` saying so.
-//! * While the mirror is blind, nothing that it saw is changed, and nothing is asserted.
+//! * The fencing token is the zxid that created the leader's node, or wrote its data where that makes it the
+//!   leader's, as in a node that outlives sessions. It never decreases in a status unless the condition
+//!   `QueueHealthy` reports it.
+//! * While the mirror is blind, the status keeps what it saw and asserts nothing.
 
 mod anomaly;
 mod beside;

@@ -38,7 +38,7 @@ pub struct Subject {
     /// When the leader had to run at the latest, where that is known more exactly than from the status: a
     /// leader may renew its term.
     pub owned: Option<Timestamp>,
-    /// Whether the leader was read lately enough for what says that it leads.
+    /// Whether the leader was read recently enough for projections that show that it leads.
     pub is_confirmed: bool,
 }
 
@@ -96,7 +96,7 @@ impl Subject {
         self.owned.or(acquired.map(|time| time.0))
     }
 
-    /// Whether the mirror cannot see, or has not looked for too long.
+    /// Whether the mirror is blind, or has not read the leader for too long.
     pub fn is_stale(&self) -> bool {
         self.status.stale_since.is_some() || !self.is_confirmed
     }
@@ -109,8 +109,8 @@ impl Subject {
             .any(|owner| owner.uid == self.uid() && owner.controller == Some(true))
     }
 
-    /// The metadata of an object for this election: new, or those of an existing one with what has
-    /// to be in them.
+    /// The metadata of an object for this election: new, or those of an existing object with the required
+    /// fields.
     fn meta(&self, name: String, live: Option<&ObjectMeta>) -> ObjectMeta {
         let mut meta = live.cloned().unwrap_or_else(|| ObjectMeta {
             name: Some(name),

@@ -38,8 +38,8 @@ impl NodeStat {
         self.czxid.max(self.mzxid).max(self.pzxid)
     }
 
-    /// The transaction that made its owner the leader, where the node alone makes one: an ephemeral node
-    /// has one owner for its whole life, and the owner of another one is who wrote its data last.
+    /// The transaction that made its owner the leader, where the node alone makes one: an ephemeral node has
+    /// one owner for its whole life, and any other node belongs to the client that wrote its data last.
     pub(crate) fn owned_by(&self) -> i64 {
         match self.ephemeral_owner {
             0 => self.czxid.max(self.mzxid),
@@ -399,7 +399,7 @@ fn read_queue(
     reading
 }
 
-/// Who leads where the first of the queue does.
+/// Who leads in a dialect where the first candidate of the queue leads.
 fn first(candidates: &[RankedCandidate], order: &[CandidateName<'_>]) -> Verdict {
     let Some(head) = candidates.first() else {
         return Verdict::Nobody;
@@ -419,7 +419,7 @@ fn first(candidates: &[RankedCandidate], order: &[CandidateName<'_>]) -> Verdict
     Verdict::Leader(Box::new(head.clone()))
 }
 
-/// Who leads where that is only known when all candidates were read.
+/// Who leads in a dialect where all candidates have to be read to know that.
 fn first_of_all(rules: &Rules, candidates: &[RankedCandidate], count: usize) -> Verdict {
     if count > MAX_READ {
         return Verdict::TooMany;
@@ -492,7 +492,7 @@ impl RankedCandidate {
         }
     }
 
-    /// A node that stands in no queue.
+    /// A candidate whose node is outside of any queue.
     pub(crate) fn plain(node: &str, znode: CandidateNode) -> Self {
         Self {
             node: node.to_owned(),

@@ -48,8 +48,8 @@ pub enum Place {
 /// The location of another znode that belongs to an election.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZnodeLocation<'s> {
-    /// It is a child of the election's path, with this name. Watching the children covers its
-    /// coming and going.
+    /// It is a child of the election's path, with this name. Watching the children covers its creation and
+    /// deletion.
     Child(&'s str),
     /// It is another znode, with this path.
     Elsewhere(Cow<'s, str>),
@@ -248,7 +248,7 @@ impl Rules {
             .is_some_and(|recipe| !recipe.shared.is_empty() || recipe.all_lead.is_some())
     }
 
-    /// Whether clients on one machine may have the same identity without being the same.
+    /// Whether different clients on one machine may have the same identity.
     pub(crate) fn host_identity(&self) -> bool {
         self.recipe().is_some_and(|recipe| recipe.host_identity)
     }
@@ -295,7 +295,7 @@ impl Rules {
         }
     }
 
-    /// Where in the leader's data the time is until which it leads, if it leads for a time.
+    /// The JSON pointer to the end of the leader's term in its data, if the term is limited.
     pub(crate) fn expiry(&self) -> Option<&str> {
         self.dialect.as_ref()?.expiry.as_deref()
     }

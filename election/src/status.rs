@@ -49,8 +49,8 @@ pub fn status(
     status_and_projection(spec, generation, sight, None, old, now)
 }
 
-/// The same with what became of the projections; what was said about them before stands for as long
-/// as that is not known.
+/// As [`status`], with the outcome of the projections. While that is unknown, the old status's report of them
+/// stays.
 pub fn status_and_projection(
     spec: &LeaderElectionSpec,
     generation: Option<i64>,
@@ -92,8 +92,8 @@ pub fn is_leader_change(old: Option<&LeaderElectionStatus>, new: &LeaderElection
 fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> LeaderElectionStatus {
     let dialect = reading.dialect.map(DialectType::as_str);
     let fresh = LeaderElectionStatus::default();
-    // Another dialect makes another election of the same znodes: nothing about leaders carries over.
-    // While it is not detected it is not another one.
+    // Another dialect makes another election of the same znodes: nothing about leaders carries over. A
+    // dialect that is not detected yet does not count as another one.
     let same = dialect.is_none() || old.dialect.as_deref() == dialect;
     let old = if old.dialect.is_none() || same {
         old
@@ -189,7 +189,7 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     new
 }
 
-/// Adds what became of the projections, or what was said of them before.
+/// Adds the outcome of the projections, or what the old status reports of them.
 fn tell_projection(
     new: &mut LeaderElectionStatus,
     projection: Option<&Projection>,
@@ -206,7 +206,7 @@ fn tell_projection(
             let types = [ConditionType::LeaderBound, ConditionType::Projected];
             let types = types.map(ConditionType::as_str);
             let old = old.conditions.iter();
-            // What was said of another generation is not said of this one.
+            // Conditions of another generation are dropped.
             old.filter(|condition| types.contains(&condition.type_.as_str()))
                 .filter(|condition| condition.observed_generation == new.observed_generation)
                 .cloned()
@@ -228,7 +228,7 @@ fn tell_projection(
     };
 }
 
-/// The status without sight: what was seen stands, unconfirmed.
+/// The status of a blind mirror: what it saw before stays, unconfirmed.
 fn blind(
     spec: &LeaderElectionSpec,
     generation: Option<i64>,
@@ -236,7 +236,7 @@ fn blind(
     old: &LeaderElectionStatus,
 ) -> LeaderElectionStatus {
     let since = Time(whole_seconds(blindness.since));
-    // What an earlier spec named or let detect must not pass for what this one did.
+    // A dialect that an earlier spec named or let detect must not appear as that of this spec.
     let outdated = spec.dialect.type_ == DialectType::Auto && old.observed_generation != generation;
     LeaderElectionStatus {
         dialect: old.dialect.clone().filter(|_| !outdated),
@@ -362,8 +362,8 @@ fn previous(leader: &Leader) -> PreviousLeader {
     }
 }
 
-/// Whether a leader is in the term that is already known: the same node, created once. Where one
-/// of the tokens is hidden by an ACL, the name has to do.
+/// Whether a leader is in the term that is already known: the same node, created once. If an ACL hides one of
+/// the tokens, the name alone decides.
 fn same_term(known: &PreviousLeader, leader: &Leader) -> bool {
     known.node == leader.node
         && match (&known.fencing_token, &leader.fencing_token) {
@@ -372,9 +372,9 @@ fn same_term(known: &PreviousLeader, leader: &Leader) -> bool {
         }
 }
 
-/// Whether a leader whose node does not belong to a session goes on leading although its token is
-/// larger now: the same client wrote its node again, or renewed a lease by deleting and creating its
-/// node while the lease ran. Such a term keeps the token that it began with.
+/// Whether a leader whose node does not belong to a session keeps leading although its token is larger now:
+/// the same client wrote its node again, or renewed a lease by deleting and creating its node while the lease
+/// ran. Such a term keeps the token that it began with.
 fn goes_on(old: &Leader, leader: &Leader, candidate: &RankedCandidate) -> bool {
     let Some(candidacy) = candidate.znode.candidacy() else {
         return false;
@@ -391,7 +391,7 @@ fn goes_on(old: &Leader, leader: &Leader, candidate: &RankedCandidate) -> bool {
         && (is_same_node || is_renewed)
 }
 
-/// A candidate as it was before, if only its node is another one: the leader's, which renewed its term.
+/// The candidate as it was before, if it is the leader and only renewed its term with a new node.
 fn renewed(new: Candidate, leader: Option<&Leader>, old: &LeaderElectionStatus) -> Candidate {
     let token = |leader: Option<&Leader>| leader.map(|leader| leader.fencing_token.clone());
     let goes_on = leader.is_some_and(|leader| leader.node == new.node)

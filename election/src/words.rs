@@ -35,7 +35,7 @@ pub(crate) fn condition(
     }
 }
 
-/// From how many sessions on that wait for one node it is worth a remark.
+/// How many sessions have to watch one node before a condition mentions them.
 const HERD: i32 = 2;
 
 /// The conditions of an election that the mirror sees, whose status is otherwise complete.

@@ -56,7 +56,7 @@ struct Znode {
     session: i64,
     #[serde(default)]
     data: String,
-    /// Data that is no text, instead of it.
+    /// Binary data in hexadecimal, instead of `data`.
     #[serde(default)]
     hex: String,
 }

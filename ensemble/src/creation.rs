@@ -1,5 +1,5 @@
 //! Pods that Kubernetes refuses to create: a quota, a policy, a missing priority class. A StatefulSet has no
-//! condition for it; its controller tells of it in events only.
+//! condition for it; the StatefulSet controller reports it only in events.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +17,8 @@ pub struct SetEvent {
     pub message: String,
 }
 
-/// Why these pods, which do not exist, could not be created, in the API server's words. A pod of which the
-/// events say nothing, or that it was created after all and is gone again, is on its way.
+/// Why Kubernetes could not create these missing pods, in the API server's words. The result omits a pod
+/// without such events, or whose last event reports its creation: the controller is about to create it.
 ///
 /// The words are those of `recordPodEvent` and `recordClaimEvent` in Kubernetes'
 /// `pkg/controller/statefulset/stateful_pod_control.go`.
@@ -31,13 +31,13 @@ pub fn refused(
         let subject = format!("Pod {pod} in StatefulSet {set} ");
         let told = events.iter().filter_map(|event| {
             let (what, outcome) = event.message.split_once(&subject)?;
-            // Updates fail too, such as that of a claim's owners; then the pod is there, or was.
+            // Failed updates, such as that of a claim's owners, do not count: the pod exists then, or did.
             if !what.starts_with("create ") {
                 return None;
             }
             let failure = outcome.strip_prefix("failed error: ");
             let created = what == "create " && outcome == "successful";
-            // Events know seconds only: of two in one second the good news counts.
+            // Event times are whole seconds: of two events in one second the success counts.
             (created || failure.is_some()).then_some((event.at, created, failure))
         });
         let (_, _, failure) = told.max_by_key(|(at, created, _)| (*at, *created))?;

@@ -75,7 +75,7 @@ pub fn pod_name(ensemble: &str, ordinal: u16) -> String {
 
 /// The first ten hexadecimal digits of the SHA-256 of a value as JSON; objects hash by sorted keys.
 pub fn short_hash(value: &impl Serialize) -> String {
-    // Only maps whose keys are no strings fail, and there are none.
+    // Serialization fails only for maps whose keys are not strings, and callers pass no such map.
     let json = serde_json::to_vec(value).unwrap_or_default();
     let digest = Sha256::digest(json);
     let number = digest.iter().take(5).fold(0, |n, b| n << 8 | u64::from(*b));
@@ -166,7 +166,7 @@ pub fn parse_bootstrap<'a>(get: impl Fn(&str) -> Option<&'a str>) -> BootstrapPe
 }
 
 /// Reads the epochs of the bootstrap ConfigMap: a server id and an epoch in each line, such as `2=7`.
-/// A line that is none says nothing; the next observation of that server puts it right.
+/// Malformed lines are ignored; the next observation of that server records its epoch again.
 fn parse_epochs(text: &str) -> BTreeMap<ServerId, u64> {
     text.lines()
         .filter_map(|line| line.split_once('='))
@@ -174,8 +174,8 @@ fn parse_epochs(text: &str) -> BTreeMap<ServerId, u64> {
         .collect()
 }
 
-/// Reads the accepted loss of the bootstrap ConfigMap; `None` if there is none, or no sense in it: then
-/// nothing is accepted.
+/// Reads the accepted loss of the bootstrap ConfigMap; `None` if the text is malformed: then no loss is
+/// accepted.
 fn parse_acceptance(text: &str) -> Option<Acceptance> {
     let value: Value = serde_json::from_str(text).ok()?;
     let word = |key: &str| value[key].as_str();
@@ -191,8 +191,8 @@ fn parse_acceptance(text: &str) -> Option<Acceptance> {
 
 /// Whether `desired` has to be written, given what is there.
 ///
-/// It has to when the last thing applied was another (by its hash), or when a field that it sets
-/// has another value by now. Fields that others added do not matter.
+/// It has to if the object that was last applied has another hash, or if a field that it sets has another value
+/// by now. Fields that others added do not matter.
 pub fn needs_write(desired: &DesiredObject, live: Option<&Value>) -> bool {
     let Some(live) = live else { return true };
     if desired.write == Write::Merge {
@@ -209,7 +209,7 @@ pub fn needs_write(desired: &DesiredObject, live: Option<&Value>) -> bool {
     hash(&desired.body) != hash(live) || !has_all(&desired.body, live)
 }
 
-/// Whether every field that `desired` sets is so in `live`. Items of a list carry neither
+/// Whether every field that `desired` sets has the same value in `live`. Items of a list carry neither
 /// `apiVersion` nor `kind`, so these two are not compared.
 fn has_all(desired: &Value, live: &Value) -> bool {
     let type_meta = ["apiVersion", "kind"];
@@ -241,13 +241,13 @@ fn is_part_of(part: &Value, whole: &Value) -> bool {
     }
 }
 
-/// Whether the items of a list have names: then others may add some, such as a container or a variable
-/// of its environment, and an apply leaves them.
+/// Whether the items of a list have names: then others may add items, such as a container or an environment
+/// variable, and an apply keeps them.
 fn is_named(list: &[Value]) -> bool {
     !list.is_empty() && list.iter().all(|item| item["name"].is_string())
 }
 
-/// Whether a field consists of amounts, such as `cpu: 500m`, and `live` has the same, in whatever words.
+/// Whether a field consists of amounts, such as `cpu: 500m`, and `live` has the same amounts in any spelling.
 fn says_the_amounts(field: &str, desired: &Value, live: &Value) -> bool {
     let same = |desired: &Value, live: &Value| {
         let both = desired.as_str().zip(live.as_str());
@@ -322,7 +322,7 @@ mod tests {
         let mut smaller = live.clone();
         smaller["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] = json!("1Gi");
         assert!(needs_write(&desired, Some(&smaller)));
-        // What somebody else adds to a list of named items stays.
+        // Items that others add to a list of named items stay.
         let mut more = live.clone();
         more["spec"]["containers"][0]["env"] =
             json!([{"name": "B", "value": "2"}, {"name": "A", "value": "1"}]);

@@ -20,13 +20,13 @@ pub trait World: Send {
     /// Why something could not be done.
     type Error: Send;
 
-    /// The safety rules that hold: all of them, but for the simulation, which shows what each one prevents.
+    /// The safety rules that hold: all of them, except in the simulation, which shows what each one prevents.
     fn rules(&self) -> Rules {
         Rules::ALL
     }
 
-    /// Whether this process may still write: it holds the operator's lease. It is asked before every
-    /// write, and what it returns otherwise ends the pass.
+    /// Whether this process may still write, because it holds the operator's lease. The executor asks before
+    /// every write, and an error ends the pass.
     fn may_act(&self) -> Result<(), Self::Error>;
 
     /// The object of this kind and name as the plan's observation has it.
@@ -39,7 +39,7 @@ pub trait World: Send {
         object: &DesiredObject,
     ) -> impl Future<Output = Result<Option<String>, Self::Error>> + Send;
 
-    /// The facts of steps, all of them read again now; `None` if the ensemble is gone.
+    /// The facts of steps, all of them read again now; `None` if the ensemble does not exist any more.
     fn facts(&mut self) -> impl Future<Output = Result<Option<Facts>, Self::Error>> + Send;
 
     /// Takes a step, with every precondition that it names. Returns false when one does not hold.
@@ -48,7 +48,7 @@ pub trait World: Send {
     /// The step is not taken, because the facts that it was decided on have changed.
     fn declined(&mut self, step: &Step, why: &str);
 
-    /// Deletes a configuration revision that no pod uses. One that is gone is no error.
+    /// Deletes a configuration revision that no pod uses. A revision that does not exist is not an error.
     fn prune(&mut self, revision: &str) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
@@ -63,7 +63,7 @@ pub struct Outcome<E> {
     pub permission_written: bool,
     /// What ended the pass early.
     pub failure: Option<E>,
-    /// The first of what could not be written last. It held nothing else up.
+    /// The first failed write of [`Plan::last`]. It does not end the pass.
     pub refused: Option<E>,
 }
 
@@ -90,7 +90,7 @@ pub fn asks_for_nothing<'a>(
         && objects.all(|object| !needs_write(object, live(object.kind, &object.name)))
 }
 
-/// Carries out the plan for the ensemble of this name, as far as it goes.
+/// Carries out the plan for the ensemble of this name until it is done or a failure ends the pass.
 pub async fn execute<W: World>(world: &mut W, ensemble: &str, plan: &Plan) -> Outcome<W::Error> {
     let mut outcome = Outcome::default();
     if let Err(failure) = try_execute(world, ensemble, plan, &mut outcome).await {
@@ -146,8 +146,8 @@ async fn take<W: World>(world: &mut W, plan: &Plan, step: &Step) -> Result<bool,
     world.take(step).await
 }
 
-/// Writes an object unless it is so already. Returns whether that changed it. An admission webhook may
-/// undo a write on its way; then the resource version stays, and there is no change to wait for.
+/// Writes an object if it differs from the plan, and returns whether the write changed it. If an admission
+/// webhook undoes a write, the resource version stays, and there is no change to wait for.
 async fn write_if_needed<W: World>(
     world: &mut W,
     permission: &str,
@@ -166,8 +166,8 @@ async fn write_if_needed<W: World>(
     Ok(before.is_none() || before != after.as_deref())
 }
 
-/// The StatefulSet decides about pods, and the bootstrap permission about votes: they are written only
-/// as they were seen when that was planned.
+/// The StatefulSet decides about pods, and the bootstrap permission about votes: the API server accepts a write
+/// of them only if they have not changed since the plan's observation.
 fn guarded(
     permission: &str,
     object: &DesiredObject,

@@ -1,7 +1,7 @@
 //! What a change would take if nothing went wrong: the real planner and the real executor, pass after pass,
 //! on a world in which every pod starts and every server joins.
 //!
-//! It is for people who want to see a change before they make it. Nothing is decided from it.
+//! It is for people who want to see a change before they make it. The operator decides nothing from it.
 
 use bellwether_api::ensemble::Phase;
 
@@ -14,7 +14,7 @@ use crate::world::faults::NoFaults;
 
 /// The most passes of the planner: the longest change, one member to thirteen, takes a few hundred.
 const MAX_PASSES: usize = 5000;
-/// After how many passes without any change nothing is expected to come any more.
+/// After this many passes without any change the forecast is complete.
 const QUIET: usize = 8;
 
 /// A change from beginning to end.
@@ -53,7 +53,7 @@ pub fn forecast(
     let Some(old) = old else {
         return run(&mut World::new(new.clone(), NoFaults));
     };
-    // Whether it is paused now decides nothing about how it came to be.
+    // The world builds the running ensemble unpaused, even if it is paused now.
     let mut running = old.clone();
     running.paused = false;
     let mut world = World::new(running, NoFaults);
@@ -65,7 +65,7 @@ pub fn forecast(
     run(&mut world)
 }
 
-/// Lets the operator make passes until nothing moves any more.
+/// Runs passes of the operator until nothing changes any more.
 fn run(world: &mut World<NoFaults>) -> Forecast {
     let (mut quiet, mut passes) = (0, 0);
     loop {

@@ -57,8 +57,8 @@ pub struct ObserversObservation {
 pub struct StatefulSetObservation {
     /// How many pods it wants.
     pub replicas: u16,
-    /// What its pod template's annotations say of the configuration revision; `None` when they are
-    /// missing or malformed, and then nothing is touched.
+    /// The configuration revision in its pod template's annotations; `None` when they are missing or malformed:
+    /// then the operator changes nothing.
     pub template: Option<Revision>,
     /// The revision of the pod template, known only once the StatefulSet controller has seen the
     /// last change of it.
@@ -109,18 +109,18 @@ pub struct PodObservation {
     pub controller_revision: Option<String>,
     /// Whether it is being deleted.
     pub terminating: bool,
-    /// The uid of the StatefulSet that controls it. A pod whose StatefulSet was deleted goes too, unless
-    /// that reference was taken off it (`kubectl delete --cascade=orphan`).
+    /// The uid of the StatefulSet that controls it. Kubernetes deletes a pod after its StatefulSet, unless that
+    /// reference was removed from it (`kubectl delete --cascade=orphan`).
     pub controller: Option<String>,
     /// What the kubelet and the scheduler say of it.
     pub state: PodState,
     /// A container beside ZooKeeper's that does not run. It does not stop the server.
     pub failing_container: Option<FailingContainer>,
     /// Whether its readiness probe succeeds. The probe fails only after some seconds without a
-    /// quorum, so this tells a server that is stuck from one that is in the middle of an election.
+    /// quorum, so a stuck server is unready, and one in the middle of an election still ready.
     pub ready: bool,
-    /// Since when it is not ready, if it is not: by the clock that [`Observation::now`] is read from. The operator
-    /// counts from when it first saw that.
+    /// Since when it has been unready, by the clock of [`Observation::now`]; `None` while it is ready. The
+    /// operator counts from when it first saw the pod unready.
     pub unready_since: Option<Timestamp>,
     /// Since when its server has not answered this process of the operator, if it does not.
     pub silent_since: Option<Timestamp>,
@@ -208,7 +208,7 @@ pub enum ServerReport {
         role: MemberRole,
         /// The last transaction that it saw; the upper 32 bits are the epoch.
         zxid: u64,
-        /// The voters that it judges quorums by, in its own words.
+        /// The voters that it judges quorums by, as it reports them.
         voters: Voters,
     },
     /// It answers, and takes part in no quorum.
@@ -255,14 +255,14 @@ pub struct ClaimObservation {
     pub uid: String,
     /// Its resource version, the precondition of its deletion and of a change of its owners.
     pub resource_version: String,
-    /// Its owners: with the last of them Kubernetes deletes it.
+    /// Its owners. Kubernetes deletes the claim with the last of them.
     pub owners: Vec<OwnerReference>,
-    /// The last server list that was finished while this claim existed; `None` on a claim that is
-    /// new, which says nothing. See [`crate::plan::volumes`].
+    /// The last server list that was finished while this claim existed; `None` on a new claim, which records
+    /// nothing. See [`crate::plan::volumes`].
     pub voters: Option<Voters>,
     /// The server list of the step that has begun since.
     pub next: Option<Voters>,
-    /// Whether it is being deleted: its volume is as good as gone.
+    /// Whether it is being deleted; its volume counts as lost.
     pub terminating: bool,
     /// The size that it asks for, in bytes.
     pub requested: Option<u64>,
@@ -276,11 +276,11 @@ pub struct ClaimObservation {
     pub expandable: Option<bool>,
 }
 
-/// The content of the bootstrap ConfigMap: who may start with an empty disk, and until when; and how
-/// old a disk must not be.
+/// The content of the bootstrap ConfigMap: which servers may start with an empty disk, and until when; and the
+/// epoch below which a disk is too old.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BootstrapPermission {
-    /// The servers that may; nobody when empty.
+    /// The servers that may start with an empty disk; `None` when no server may.
     pub initialize: Option<Voters>,
     /// The permission is void from here on.
     pub until: Option<Timestamp>,
@@ -293,7 +293,7 @@ pub struct BootstrapPermission {
 
 impl BootstrapPermission {
     /// The servers that may start with an empty disk because the ensemble has not served yet, or grows
-    /// from one member to two; not those of an accepted loss. A permission that has expired is over.
+    /// from one member to two; not those of an accepted loss. An expired permission does not count.
     pub fn first_start(&self, now: Timestamp) -> Option<&Voters> {
         let accepted = self.acceptance.as_ref().is_some_and(|a| !a.over);
         let open = self.until.is_some_and(|until| until > now) && !accepted;
@@ -304,7 +304,7 @@ impl BootstrapPermission {
 /// A person's decision to go on without data that is lost. See [`crate::plan::loss`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acceptance {
-    /// What the loss was named.
+    /// The token that identifies the loss.
     pub token: String,
     /// When the operator recorded it.
     pub at: Timestamp,

@@ -1,7 +1,7 @@
 //! The plan: the objects as they should be, at most one disruptive step, and the report.
 //!
-//! A plan leaves nothing to decide. It is made from the spec and one fresh observation, and holds
-//! no memory: whatever was interrupted, the next plan goes on from what is there.
+//! A plan leaves nothing to decide. The planner makes it from the spec and one fresh observation, without
+//! memory: after any interruption the next plan continues from the state that it observes.
 
 pub mod continuity;
 pub mod disks;
@@ -42,8 +42,8 @@ use view::View;
 
 /// How soon to look again when the next step waits only for what was just written.
 const AT_ONCE: Duration = Duration::from_millis(10);
-/// How soon to look again while something is under way. Pod events come by themselves; what a
-/// ZooKeeper server says does not.
+/// How soon to look again while something is under way. Kubernetes sends pod events; a ZooKeeper server has to
+/// be asked.
 const SOON: Duration = Duration::from_millis(400);
 /// How soon to look again when nothing is under way, for the roles in the status.
 pub const LATER: Duration = Duration::from_secs(5);
@@ -55,9 +55,9 @@ pub struct Plan {
     pub objects: Vec<DesiredObject>,
     /// Configuration revisions that no pod uses any more.
     pub prune: Vec<String>,
-    /// What may be refused although nothing is wrong with the ensemble: requests for larger volumes, and
-    /// what clients read, whose name somebody else's object may have. They are written last, each by
-    /// itself, and nothing else waits for them.
+    /// Objects that the API server may reject although the ensemble is healthy: requests for larger volumes,
+    /// and the ConfigMap for clients, whose name somebody else's object may have. The executor writes them
+    /// last, each by itself, and nothing else waits for them.
     pub last: Vec<DesiredObject>,
     /// The one disruptive step, if any.
     pub step: Option<Step>,
@@ -74,7 +74,7 @@ pub struct Plan {
 /// A disruptive step. The executor carries it out with every precondition, or not at all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Delete a pod, so that the StatefulSet controller makes it anew from the current template.
+    /// Delete a pod, so that the StatefulSet controller creates it again from the current template.
     RestartMember {
         /// The pod.
         pod: String,
@@ -84,7 +84,7 @@ pub enum Step {
         resource_version: String,
         /// Its server id.
         id: ServerId,
-        /// What the server must say of itself when it is asked again just before.
+        /// The role that the server must report when it is asked again just before.
         expect: Expect,
         /// Why, for people.
         reason: String,
@@ -131,7 +131,7 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
         Some(set) => plan_existing(rules, &with_last_restart(ensemble, set), observation, set),
     };
     if plan.objects.is_empty() {
-        // Where nothing can be planned, what runs is told all the same.
+        // Even without a plan the report contains the members that run.
         let waiting = "what the status says to be put right";
         plan.report
             .tell_all(observation, ensemble.id_offset, waiting);
@@ -151,8 +151,8 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
     plan
 }
 
-/// Objects of a deleted ensemble of the same name would be adopted a moment before they are deleted, its
-/// volumes among them.
+/// Waits until Kubernetes has deleted the objects of a deleted ensemble of the same name, its volumes included:
+/// the new ensemble would adopt them a moment before their deletion.
 fn wait_for_leftovers(observation: &Observation) -> Plan {
     let message = format!(
         "Kubernetes deletes what a deleted ensemble of this name owned; nothing is changed until it is \
@@ -164,8 +164,8 @@ fn wait_for_leftovers(observation: &Observation) -> Plan {
     plan
 }
 
-/// A request for a restart asks once. That the annotation is gone asks for nothing, so the last request
-/// stays in the pod template.
+/// A restart request counts once. Removing the annotation requests no restart, so the last request stays in the
+/// pod template.
 fn with_last_restart<'a>(
     ensemble: &'a ValidEnsemble,
     set: &StatefulSetObservation,

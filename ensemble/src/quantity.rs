@@ -4,28 +4,28 @@ use std::cmp::Ordering;
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-/// The size in whole bytes, rounded up; `None` if it is no size, or larger than 2^64 - 1 bytes.
+/// The size in whole bytes, rounded up; `None` if it is malformed, or larger than 2^64 - 1 bytes.
 pub fn bytes(quantity: &Quantity) -> Option<u64> {
     let (number, divisor) = fraction(&quantity.0)?;
     u64::try_from(number.div_ceil(divisor)).ok()
 }
 
-/// What to say of a text that is no amount.
+/// The advice for a text that is not an amount.
 pub const NONE: &str = "use an amount such as 500m, 2 or 3Gi";
 
-/// Which of two amounts is larger; `None` if one of the texts says none. Either may be negative.
+/// Which of two amounts is larger; `None` if one of the texts is not an amount. Either may be negative.
 pub fn compare(a: &str, b: &str) -> Option<Ordering> {
     let ((a, over_a), (b, over_b)) = (signed(a)?, signed(b)?);
     Some(a.checked_mul(over_b)?.cmp(&b.checked_mul(over_a)?))
 }
 
-/// Whether it is a whole number; `None` if the text says none.
+/// Whether the amount is a whole number; `None` if the text is not an amount.
 pub fn is_whole(text: &str) -> Option<bool> {
     signed(text).map(|(number, over)| number % over == 0)
 }
 
 fn signed(text: &str) -> Option<(i128, i128)> {
-    // The API server takes no white space, and no second sign.
+    // The API server rejects white space and a second sign.
     let (sign, rest) = text.strip_prefix('-').map_or((1, text), |rest| (-1, rest));
     if rest.trim() != rest || sign < 0 && rest.starts_with('+') {
         return None;
@@ -44,7 +44,7 @@ pub fn same(a: &str, b: &str) -> bool {
     a == b || exact.and_then(|(a, b)| same(a, b)).unwrap_or(false)
 }
 
-/// The amount as a fraction; `None` if the text says none, or too large a one.
+/// The amount as a fraction; `None` if the text is not an amount, or the amount is too large.
 ///
 /// The grammar is that of `resource.Quantity`: a decimal number with a binary suffix (`Ki` to `Ei`), a
 /// decimal one (`n` to `E`), or an exponent (`e3`).
@@ -60,7 +60,7 @@ fn fraction(text: &str) -> Option<(u128, u128)> {
     if whole.len() + fraction.len() == 0 || !is_number(whole) || !is_number(fraction) {
         return None;
     }
-    // Beyond a billionth nothing counts for a size in bytes, and it could overflow.
+    // Digits beyond a billionth do not matter for a size in bytes, and could overflow.
     let fraction: String = fraction.chars().take(9).collect();
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let divisor = 10u128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
@@ -68,7 +68,7 @@ fn fraction(text: &str) -> Option<(u128, u128)> {
     Some((digits.checked_mul(times)?, divisor.checked_mul(over)?))
 }
 
-/// What a suffix multiplies and divides by; `None` if it is no suffix.
+/// What a suffix multiplies and divides by; `None` if the suffix is unknown.
 pub fn factor(suffix: &str) -> Option<(u128, u128)> {
     let binary = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     if let Some(power) = binary.iter().position(|s| *s == suffix) {

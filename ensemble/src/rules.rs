@@ -2,7 +2,7 @@
 //!
 //! The operator plans under [`Rules::ALL`], and without the cargo feature `mutations` there is no other
 //! value: [`Rules`] has no content, and every rule is a constant. With the feature a test switches a rule off
-//! and shows the harm that it prevents; a rule without such a test would be a belief.
+//! and shows the harm that it prevents; a rule without such a test would be unproven.
 
 /// One safety rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,11 +16,11 @@ pub enum Rule {
     /// A template that names a newcomer restarts an old member only when the newcomer follows, and an
     /// updated member that can join has joined before the next restart.
     JoinedFirst,
-    /// The leader restarts when nobody else is left.
+    /// The leader restarts only when all other members are done.
     LeaderLast,
     /// A leaver that leads is restarted, so that a member that stays leads.
     LeaverStepsDown,
-    /// A leaver's pod goes only when every voter runs without it.
+    /// A leaver's pod is removed only when every voter runs a list without it.
     LeaverGoesLast,
     /// The members that stay through a restart serve a majority of every live list.
     KeepMajority,
@@ -30,17 +30,17 @@ pub enum Rule {
     EmptyDisksDoNotVote,
     /// A step begins only when every volume claim carries the list that was finished, and its own.
     ClaimsFirst,
-    /// A list that somebody else wrote into the pod template is taken back where that is safe.
+    /// The operator takes back a list that somebody else wrote into the pod template, where that is safe.
     TakeBack,
-    /// A member counts as gone only after it has not been ready for a while.
+    /// A member counts as gone only after it has been unready for a while.
     Patience,
-    /// Where no restart keeps a majority and updated members cannot join, the roll goes on.
+    /// Where no restart keeps a majority and updated members cannot join, the roll continues.
     RollForward,
     /// No restart while two members say that they lead.
     OneLeader,
     /// A member restarts without regard to the majority only if it is known to take part in none.
     IdleIsKnown,
-    /// A member that may be copying the leader's data is given time.
+    /// A member that may be copying the leader's data gets time to join.
     JoiningTime,
     /// An ensemble is started again only from a list that meets every list on the claims.
     StartFromClaims,
@@ -48,19 +48,20 @@ pub enum Rule {
     DeleteLeaversOnly,
     /// The permission to start with an empty disk ends for good when a member is ready or it expires.
     PermissionEnds,
-    /// Only pods that their StatefulSet let go of are adopted.
+    /// The operator adopts only pods that their StatefulSet has orphaned.
     AdoptOrphansOnly,
     /// Only ZooKeeper's own containers decide whether a member is idle.
     OwnContainersDecide,
-    /// One outdated member of which nothing was heard for long is not waited for.
+    /// The roll does not wait for an outdated member that has been silent for long.
     SilenceEnds,
-    /// Nothing is changed before what a deleted ensemble of the same name owned is gone.
+    /// The operator changes nothing before the objects of a deleted ensemble of the same name are deleted.
     LeftoversFirst,
     /// The facts that a step was decided on are read again just before it.
     FreshFacts,
     /// A step acts only on the version of the pod or claim that was judged.
     StepAsJudged,
-    /// The StatefulSet and the permission to start with an empty disk are written only as they were seen.
+    /// The StatefulSet and the permission to start with an empty disk are written only if unchanged since they
+    /// were read.
     WriteAsSeen,
     /// Every write needs the operator's lease.
     LeaseHeld,

@@ -37,11 +37,11 @@ pub fn may_live_together<'a>(lists: impl IntoIterator<Item = &'a Voters>) -> boo
     lists.len() <= 2 && lists.iter().all(|a| meet(a))
 }
 
-/// Whether an ensemble may be started again with this list. `acknowledged` are the lists under which
-/// writes may have been acknowledged; `volumes` are the servers that have theirs.
+/// Whether an ensemble may be started again with this list. `acknowledged` are the lists under which writes may
+/// have been acknowledged; `volumes` are the servers whose volumes exist.
 ///
-/// Every leader of the new list then had the vote of a server that has every acknowledged write, whatever
-/// volumes come back later.
+/// Every leader of the new list then had the vote of a server that has every acknowledged write, even if other
+/// volumes return later.
 pub fn may_start<'a>(
     list: &Voters,
     volumes: &Voters,
@@ -187,22 +187,22 @@ pub fn may_restart_observer<'a>(
 }
 
 /// Whether the leader may be restarted although no majority is kept, because the new list does not name it:
-/// those that run the new list cannot follow it, and would look for ever. A server that can only lead
-/// with all others of its list would be elected again.
+/// members that run the new list cannot follow it, and would look for ever. A server that can only lead with
+/// all others of its list may not: it would be elected again.
 pub fn may_step_down(leader: ServerId, own: &Voters, new: &Voters) -> bool {
     !new.contains(leader) && !never_joins(leader, own)
 }
 
-/// Whether `next` may be restarted although no majority is kept: together with `stuck`, who run the new
-/// list and cannot join a leader, it is a majority of that list, so these lead without the others. It is
-/// safe because live lists always share a voter; waiting would be for ever.
+/// Whether `next` may be restarted although no majority is kept: together with `stuck`, the members that run
+/// the new list and cannot join a leader, it is a majority of that list, so they can elect a leader without the
+/// others. It is safe because live lists always share a voter; waiting would never end.
 pub fn may_roll_forward(next: ServerId, stuck: &Voters, new: &Voters) -> bool {
     let together = stuck.union(&Voters::from_iter([next]));
     !stuck.is_empty() && holds_majority(&together, new)
 }
 
-/// Whether members that look could elect one of them without a restart of any: those that run one of the
-/// live lists are a majority of it. `looking` are the looking members with their lists.
+/// Whether the looking members can elect one of them without a restart: those that run one of the live lists
+/// are a majority of it. `looking` are these members with their lists.
 pub fn can_elect<'a>(looking: impl IntoIterator<Item = (ServerId, &'a Voters)>) -> bool {
     let mut by_list: BTreeMap<&Voters, Voters> = BTreeMap::new();
     for (id, list) in looking {
@@ -216,22 +216,22 @@ pub fn can_elect<'a>(looking: impl IntoIterator<Item = (ServerId, &'a Voters)>) 
 ///
 /// A looking server follows an established leader only when the leader is in its list and a
 /// majority of its list, itself not counted, already serves
-/// (`FastLeaderElection.receivedFollowingNotification`). Where this cannot be, waiting for it would
-/// be for ever, and the roll has to go on instead.
+/// (`FastLeaderElection.receivedFollowingNotification`). Where that is impossible, waiting would never end, and
+/// the roll has to continue instead.
 pub fn can_join(id: ServerId, own: &Voters, serving: &Voters, leader: Option<ServerId>) -> bool {
     let others = serving.difference(&Voters::from_iter([id]));
     leader.is_some_and(|l| own.contains(l)) && holds_majority(&others, own)
 }
 
-/// Whether a server that judges by `own` can join no leader at all: the others in its list are no
-/// majority of it. So it is with a list of two, whose servers can only elect a leader together.
+/// Whether a server that judges by `own` can join no leader at all: the others in its list are no majority of
+/// it, as in a list of two, whose servers can only elect a leader together.
 pub fn never_joins(id: ServerId, own: &Voters) -> bool {
     !holds_majority(&own.difference(&Voters::from_iter([id])), own)
 }
 
 /// Whether members of an ensemble that starts for the first time may still begin with an empty disk and a
-/// vote: none of them says that it serves, and none is `ready`, which its readiness probe makes it when the
-/// server says so there. Once it has served, an empty disk is a lost one.
+/// vote: none of them reports to the operator that it serves, and none is `ready`, which means that its server
+/// reported so to the readiness probe. Once the ensemble has served, an empty disk is a lost disk.
 pub fn may_start_empty(serving: &Voters, ready: &Voters) -> bool {
     serving.is_empty() && ready.is_empty()
 }

@@ -235,8 +235,8 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
     conditions
 }
 
-/// Whether the status has to be written. A zxid that moved is no reason by itself: clients move it
-/// all the time, and an idle operator writes nothing.
+/// Whether the status has to be written. A new zxid alone is not a reason: clients change it all the time, and
+/// an idle operator writes nothing.
 pub fn needs_write(old: Option<&ZooKeeperEnsembleStatus>, new: &ZooKeeperEnsembleStatus) -> bool {
     let Some(old) = old else { return true };
     let without_zxid = |s: &ZooKeeperEnsembleStatus| {
@@ -247,7 +247,7 @@ pub fn needs_write(old: Option<&ZooKeeperEnsembleStatus>, new: &ZooKeeperEnsembl
     without_zxid(old) != without_zxid(new)
 }
 
-/// The report on an ensemble whose spec is refused: what runs is reported, and not touched.
+/// The report on an ensemble whose spec is refused: the operator reports what runs and changes nothing.
 pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Report {
     let trouble = Trouble {
         reason: Reason::InvalidSpec,

@@ -2,8 +2,8 @@
 //! again, because a CRD may be old, edited or stored before a rule existed; and those of the API server
 //! for the objects that are made of a spec, and of ZooKeeper for its settings.
 //!
-//! An ensemble whose spec breaks a rule is left as it is: nothing is applied and no member restarts. That
-//! is so too for an ensemble that an older version of the operator took.
+//! An ensemble whose spec breaks a rule is left as it is: nothing is applied and no member restarts. That also
+//! holds for an ensemble that an older version of the operator accepted.
 
 mod affinity;
 mod config;
@@ -55,9 +55,10 @@ pub struct ValidEnsemble {
     pub id_offset: u16,
     /// The whole image reference.
     pub image: String,
-    /// What the status shows as version: the version, or the image where there is none.
+    /// The version in the status: that of the spec or the default, or the image if the spec names only an
+    /// image.
     pub version: String,
-    /// The ZooKeeper release, where the version or a tag like the official image's tells it.
+    /// The ZooKeeper release, if the version or a tag like the official image's contains it.
     pub release: Option<String>,
     /// When the kubelet pulls the image.
     pub image_pull_policy: Option<ImagePullPolicy>,

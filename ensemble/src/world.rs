@@ -108,7 +108,7 @@ impl<F: Faults> World<F> {
     pub fn pass(&mut self, plan: &Plan) -> Result<bool, Refused> {
         let before = self.state();
         let name = self.ensemble.name.clone();
-        // Nothing in this world is waited for, so the execution is over when it is polled once.
+        // No future of this world has to wait, so one poll completes the execution.
         let outcome = execute(self, &name, plan).now_or_never();
         self.tick();
         match outcome.and_then(|outcome| outcome.failure.or(outcome.refused)) {
@@ -117,7 +117,7 @@ impl<F: Faults> World<F> {
         }
     }
 
-    /// All that may still move, so that two equal ones mean that nothing did.
+    /// Everything that may still change: if two states are equal, nothing has changed.
     fn state(&self) -> (u64, Vec<[u32; 4]>) {
         let pods = self.pods.values().map(|pod| {
             let leader = pod.following.map_or(0, |id| id.0.into());
@@ -131,7 +131,7 @@ impl<F: Faults> World<F> {
         (self.objects.version(), pods.collect())
     }
 
-    /// What happens by itself in a moment.
+    /// What happens without the operator in one tick.
     fn tick(&mut self) {
         self.now += SignedDuration::from_secs(1);
         for pod in self.pods.values_mut() {
@@ -199,7 +199,7 @@ impl<F: Faults> World<F> {
         }
         self.objects.claim(&set, ordinal);
         let name = pod_name(&set, ordinal);
-        // The event of a restart stands for the new pod too.
+        // The event of a restart covers the new pod too.
         let mut events = self.events.iter().rev();
         let last = events.find(|event| !matches!(event, Event::Grow { .. }));
         if !matches!(last, Some(Event::Restart { pod, .. }) if *pod == name) {

@@ -162,7 +162,7 @@ fn a_member_that_copies_a_large_snapshot_is_given_time() {
         "{}",
         world.message()
     );
-    // It never ends: a restart may help, and costs nothing.
+    // The copy never ends: a restart may help, and costs nothing.
     world.wait(60);
     while world.restarts() == [0, 0, 0] {
         world.reconcile().unwrap();
@@ -316,7 +316,7 @@ fn while_a_step_is_under_way_every_claim_carries_both_lists() {
     while world.leader_list() == "1,2,3" {
         world.reconcile().unwrap();
     }
-    // The newcomer's too, before anything can be acknowledged with it under the new list.
+    // The newcomer's claim too, before any write can be acknowledged with it under the new list.
     assert_eq!(world.records(), ["1,2,3 > 1,2,3,4"; 4]);
 }
 
@@ -358,7 +358,7 @@ fn every_claim_carries_the_list_that_was_finished_last() {
     assert_eq!(world.records(), ["1,2,3,4,5"; 5]);
     world.scale(3);
     story(&mut world);
-    // Those of former members too: they tell that they are.
+    // Claims of former members carry it too, which identifies them as former members.
     assert_eq!(world.records(), ["1,2,3"; 5]);
 }
 
@@ -414,10 +414,10 @@ fn a_nearly_full_volume_is_told_before_it_hurts() {
         message.contains("the data volume of zk-1 is 87 % full, of 8 GiB"),
         "{message}"
     );
-    // It serves all the same.
+    // The ensemble still serves.
     assert!(world.message().starts_with("All "), "{}", world.message());
 
-    // Not hidden by what is worse.
+    // A graver trouble does not hide it.
     world.crash(2);
     world.wait(120);
     world.reconcile();
@@ -470,7 +470,7 @@ fn the_permission_to_start_empty_ends_when_a_member_is_ready_though_none_can_be_
     ] {
         assert!(message.contains(words), "{message}");
     }
-    // A disk that is lost by now is a lost one.
+    // A disk that is lost now counts as lost, not as new.
     world.lose_claim(1);
     world.lose_claim(2);
     story(&mut world);

@@ -228,7 +228,7 @@ fn value(json: &Value) -> Cel {
 
 /// One evaluation of all rules of an object.
 pub(crate) struct Run {
-    /// Where something is wrong already: rules there and above would speak of what is not there.
+    /// Paths that have a problem already: rules there and above could read values that do not exist.
     blocked: Vec<Path>,
     /// What the rules refuse.
     pub(crate) found: Vec<Problem>,
@@ -320,7 +320,7 @@ impl Run {
             Some(names) => names
                 .iter()
                 .fold(path.clone(), |path, name| path.field(name)),
-            // The object itself is named by no field; what its rules speak of is its name.
+            // No field names the object itself; its rules are about its name.
             None if path.0.is_empty() && !rule.text.contains("self.spec") => {
                 Path::parse("metadata.name")
             }

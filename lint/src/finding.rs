@@ -26,11 +26,11 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Who says so.
+/// The source of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Source {
-    /// The text itself: it is no YAML, or says a thing twice, of which kubectl takes the last.
+    /// The text itself: it is not YAML, or has a key twice, of which kubectl takes the last.
     Yaml,
     /// The API server, by types, bounds and names.
     Schema,
@@ -48,13 +48,13 @@ pub struct Finding {
     pub at: Position,
     /// How bad it is.
     pub severity: Severity,
-    /// The object, as `Kind/name`; empty for a text that is no YAML.
+    /// The object, as `Kind/name`; empty for a text that is not YAML.
     pub object: String,
     /// The field, as the API server writes it; empty for the whole.
     pub field: String,
     /// What is wrong and what to do.
     pub message: String,
-    /// Who says so.
+    /// The source of the finding.
     pub source: Source,
 }
 

@@ -204,7 +204,7 @@ impl Existing {
     /// Reads the objects of a text.
     ///
     /// # Errors
-    /// The finding, when the text is no YAML.
+    /// The finding, when the text is not YAML.
     pub fn parse(text: &str) -> Result<Self, Finding> {
         let documents = yaml::parse(text).map_err(Finding::syntax)?;
         Ok(Self(documents.iter().flat_map(objects).cloned().collect()))
@@ -223,7 +223,7 @@ impl Existing {
         let (kind, name, namespace) = key(object);
         self.0.iter().find(|old| {
             let (old_kind, old_name, old_namespace) = key(old);
-            // A file that names no namespace goes to whichever the command line says.
+            // The command line decides the namespace of a file that names none.
             let same_place =
                 namespace.is_none() || old_namespace.is_none() || namespace == old_namespace;
             kind == old_kind && name == old_name && same_place
@@ -258,7 +258,7 @@ fn title(object: &Node) -> String {
 /// that go on with a manifest after it passed.
 ///
 /// # Errors
-/// The finding, when the text is no YAML.
+/// The finding, when the text is not YAML.
 pub fn parse_objects(text: &str) -> Result<Vec<Value>, Finding> {
     let documents = yaml::parse(text).map_err(Finding::syntax)?;
     let all = documents.iter().flat_map(objects).map(Node::to_json);

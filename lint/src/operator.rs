@@ -32,7 +32,7 @@ fn deserialize<K: serde::de::DeserializeOwned>(object: &Value) -> Result<K, Prob
 }
 
 fn ensemble(ensemble: &ZooKeeperEnsemble) -> Vec<Problem> {
-    // What the operator contributes decides nothing here.
+    // No check depends on what the operator contributes.
     let context = Context {
         member_image: String::new(),
         cluster_domain: "cluster.local".to_owned(),
@@ -92,8 +92,8 @@ fn sentence(text: String) -> Problem {
     Problem::error(Source::Operator, path, text)
 }
 
-/// The path of a field as the operator names it: a number in brackets is an item, any other text in them
-/// is a key of a map, and a remark in parentheses is no step.
+/// The path of a field as the operator names it: a number in brackets is an item, any other text in
+/// them is a key of a map, and a remark in parentheses is ignored.
 fn path_of(field: &str) -> Path {
     let mut rest = field.split(" (").next().unwrap_or(field);
     let mut path = Path::root();

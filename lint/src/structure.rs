@@ -47,7 +47,7 @@ fn walk(schema: &Schema, object: &Node, mut walk: Walk<'_>) -> Value {
             "apiVersion" | "kind" | "metadata" => {
                 root.insert(entry.key.clone(), entry.value.to_json());
             }
-            // The operator's; what a manifest says of it is dropped.
+            // The status belongs to the operator; the API server drops it from a manifest.
             "status" => {}
             key if !schema.properties.contains_key(key) => {
                 walk.unknown(schema, entry, &root_path);
@@ -85,7 +85,7 @@ impl Walk<'_> {
         self.problems.push(Problem::schema(path.clone(), message));
     }
 
-    /// A value of any type; `None` if it is not of the type. A null is of none.
+    /// A value of any type; `None` if the node is not of the schema's type. A null has no type.
     fn value(&mut self, schema: &Schema, node: &Node, path: &Path) -> Option<Value> {
         let value = match (&node.data, schema.type_) {
             (Data::Map(entries), Type::Object) => {
@@ -154,8 +154,8 @@ impl Walk<'_> {
                 self.unknown(schema, entry, path);
                 continue;
             };
-            // For the rules a null is as if the field were not there. Where none may be, `kubectl create`
-            // drops it and server-side apply refuses it.
+            // The rules treat a null as if the field were absent. Where no null is allowed,
+            // `kubectl create` drops it and server-side apply refuses it.
             if matches!(entry.value.data, Data::Null) {
                 if !below.nullable && below.default.is_none() {
                     self.wrong_type(&entry.value.data, below.type_, &path.field(&entry.key));

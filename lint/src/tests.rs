@@ -74,8 +74,8 @@ fn each_bad_manifest_is_refused_at_its_field() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// No rule is silently skipped: over all these manifests each one held at least once and was broken at
-/// least once, and none could not be evaluated.
+/// No rule is silently skipped: over all these manifests each rule held at least once, was broken
+/// at least once, and could always be evaluated.
 #[test]
 fn every_rule_of_both_kinds_is_evaluated_both_ways() {
     fn count(schema: &Schema) -> usize {
@@ -232,7 +232,7 @@ fn what_the_operator_warns_of_is_a_warning() {
     }
 }
 
-/// As a real API server does it: a null where one may be is nothing for the rules; where none may be,
+/// As a real API server does: where null is allowed, the rules treat the field as absent; elsewhere
 /// a default takes its place, or server-side apply refuses it.
 #[test]
 fn a_null_is_nothing_or_an_error() {

@@ -43,7 +43,7 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why a text is no YAML.
+/// Why a text is not YAML.
 #[derive(Clone, Debug)]
 pub(crate) struct SyntaxError {
     pub(crate) at: Position,

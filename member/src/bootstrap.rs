@@ -39,7 +39,7 @@ impl Marker {
     }
 }
 
-/// Reads the permission; both files absent means that there is none.
+/// Reads the permission; `None` if both files are absent.
 pub(crate) fn parse_permission(
     initialize: Option<&[u8]>,
     until: Option<&[u8]>,
@@ -55,9 +55,8 @@ pub(crate) fn parse_permission(
     Ok(Some(Permission { server_ids, until }))
 }
 
-/// A revision says that this server has to start with an empty disk and vote, which it cannot without
-/// the permission. To start without a vote would leave epoch files and wait for ever: of two members
-/// both must vote.
+/// The error for a server that its revision requires to vote with an empty disk, and that has no permission
+/// for it. A start without a vote would leave epoch files and wait for ever: of two members both must vote.
 pub(crate) fn not_yet_permitted() -> String {
     "the volume is empty, this server's list needs its vote, and nothing permits it to vote with an \
      empty volume. The operator gives the permission while the ensemble grows from one member to two, \
@@ -66,7 +65,7 @@ pub(crate) fn not_yet_permitted() -> String {
         .to_owned()
 }
 
-/// Reads server ids separated by commas; none if there is no file.
+/// Reads server ids separated by commas; empty if there is no file.
 pub(crate) fn parse_list(bytes: Option<&[u8]>) -> Result<Vec<u64>, String> {
     let text = std::str::from_utf8(bytes.unwrap_or_default())
         .map_err(|_| malformed("the list is no text"))?;

@@ -1,11 +1,11 @@
-//! The decision of `prepare`: everything that was found, judged in the order that loses nothing.
+//! The decision of `prepare`: it judges everything that was found, in the order that loses no data.
 
 use crate::bootstrap::{self, Marker};
 use crate::epoch;
 use crate::identity::Identity;
 use crate::ownership::{self, Found};
 
-/// What there is before a server starts. Files are as they were read; `None` is a file that is not there.
+/// The inputs of the decision, before a server starts. Files are as they were read; `None` is a missing file.
 #[derive(Clone, Debug)]
 pub struct Around {
     /// Which member this is.
@@ -18,7 +18,7 @@ pub struct Around {
     pub recorded: Option<Vec<u8>>,
     /// `initialize` of the bootstrap ConfigMap: the servers that may vote with an empty volume.
     pub permitted: Option<Vec<u8>>,
-    /// `until` of the bootstrap ConfigMap: Unix seconds after which they may no more.
+    /// `until` of the bootstrap ConfigMap: Unix seconds after which that permission is void.
     pub until: Option<Vec<u8>>,
     /// `initialize` of the configuration revision: the servers that have to vote with an empty volume.
     pub required: Option<Vec<u8>>,
@@ -33,8 +33,8 @@ pub struct Decision {
     pub known: bool,
     /// The mark for every volume; on the transaction log's first, if it has a volume of its own.
     pub mark: String,
-    /// What becomes of the file `initialize`. An error says why the server may not start yet; the file
-    /// must not be there then, and nothing else is written.
+    /// What to do with the file `initialize`. An error is why the server may not start yet; the file must be
+    /// absent then, and nothing else is written.
     pub marker: Result<Marker, String>,
 }
 

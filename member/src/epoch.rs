@@ -1,8 +1,8 @@
 //! Whether the volume is as new as it should be.
 //!
-//! A server that starts on an old copy of its disk takes part in elections as if every write since then
-//! had not been, and with one more failure these writes are lost. The operator records the highest
-//! epoch that it saw each voter serving in; a disk of a lower epoch is an old copy.
+//! A server that starts on an old copy of its disk takes part in elections without the writes since then, and
+//! with one more failure these writes are lost. The operator records the highest epoch that it saw each voter
+//! serving in; a disk of a lower epoch is an old copy.
 
 use crate::identity::Identity;
 
@@ -32,9 +32,9 @@ pub fn of_file(name: &str) -> Option<u64> {
 
 /// Refuses a database that is older than this server is known to have been.
 ///
-/// `empty_at` is the epoch that was on record when the volume was last empty. A server that was
-/// killed while it copied the others' data has a database without having their epoch yet; as long as
-/// nothing newer was recorded of it, it may go on.
+/// `empty_at` is the epoch that was on record when the volume was last empty. A server that was killed while
+/// it copied the others' data has a database without having their epoch yet; it may start as long as no newer
+/// epoch is on record for it.
 pub(crate) fn check(
     identity: &Identity,
     on_disk: u64,

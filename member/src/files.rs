@@ -61,7 +61,7 @@ pub(crate) fn write_atomically(path: &Path, content: &[u8], mode: u32) -> Result
     replace(path, content, mode)
 }
 
-/// As [`write_atomically`], whatever is there.
+/// As [`write_atomically`], even if the file already has that content.
 pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), String> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(format!("{} is no file name", path.display()));
@@ -84,7 +84,7 @@ pub(crate) fn replace(path: &Path, content: &[u8], mode: u32) -> Result<(), Stri
     describe(write(), "write", path)
 }
 
-/// Removes a file; says whether there was one.
+/// Removes a file; returns whether it existed.
 pub(crate) fn remove_if_there(path: &Path) -> Result<bool, String> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),

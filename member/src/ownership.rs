@@ -61,8 +61,8 @@ fn starts(mark: Option<&[u8]>) -> Option<u64> {
     serde_json::from_slice::<Value>(mark?).ok()?["starts"].as_u64()
 }
 
-/// The number of the start that begins now. The data volume counts: a start that is interrupted again
-/// and again between the two marks must not move them apart.
+/// The number of the start that begins now. The data volume's mark decides, so that repeated starts that are
+/// interrupted between the two marks do not move them apart.
 pub(crate) fn next_start(found: &Found) -> u64 {
     let log = found.log_mark.as_ref().and_then(|mark| mark.as_deref());
     let last = starts(found.mark.as_deref()).or_else(|| starts(log));
@@ -95,7 +95,7 @@ fn check_same_time(identity: &Identity, found: &Found) -> Result<(), String> {
 
 /// Refuses a volume that is not this member's own.
 ///
-/// Says `true` if the volume was marked before, `false` if it is new.
+/// Returns `true` if the volume was marked before, `false` if it is new.
 pub(crate) fn check(identity: &Identity, found: &Found) -> Result<bool, String> {
     let mark = found
         .mark
@@ -139,7 +139,7 @@ pub(crate) fn check(identity: &Identity, found: &Found) -> Result<bool, String> 
              data volume back, or delete both volume claims and this pod: the member then starts \
              empty, does not vote at first and copies everything from the others."
         )),
-        // There was nothing to lose.
+        // Without a database, an unmarked log volume has lost nothing.
         (Some(_), Some(None)) if found.database.is_none() => Ok(true),
         (None, _) => match &found.database {
             None => Ok(false),

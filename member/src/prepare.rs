@@ -75,14 +75,15 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
     } else {
         &dirs.data
     };
-    // Whatever happens next: a marker that nothing permits any more must not stay.
+    // A marker that is not permitted any more must not stay, even if a later step fails.
     if decision.marker != Ok(Marker::Create) {
         remove_if_there(&dirs.data.join(INITIALIZE))?;
         remove_if_there(&dirs.datalog.join(INITIALIZE))?;
     }
     let marker = decision.marker?;
 
-    // The data volume's mark comes last but one: it says that the log volume is marked too.
+    // The data volume's mark is written after the log volume's: it implies that the log volume is marked,
+    // too.
     let mark = decision.mark.as_bytes();
     if separate_log {
         write_atomically(&dirs.datalog.join(MARK), mark, 0o644)?;
@@ -228,7 +229,7 @@ fn epoch_on_disk(dirs: &Directories) -> Result<u64, String> {
     Ok(newest)
 }
 
-/// Clears what a start without a database left behind; anything unknown stays and is an error.
+/// Removes the files that a start without a database left behind. An unknown file is an error and stays.
 fn remove_leftovers(version: &Path) -> Result<(), String> {
     let names = names(version)?;
     if let Some(unknown) = names.iter().find(|name| !is_leftover_file(name)) {

@@ -9,7 +9,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// No answer is longer.
 const LONGEST_ANSWER: usize = 64 * 1024;
 
-/// What asks a server about itself.
+/// The four-letter word that asks a server about itself.
 const WORD: &str = "srvr";
 
 /// Whether the server on this port of the loopback interface serves clients; if not, why.

@@ -26,12 +26,12 @@ use crate::options::Volumes;
 use crate::{probe, volumes};
 use clients::Clients;
 
-/// How many clients are taken before those that are there are looked after again.
+/// How many new clients are accepted before the present ones are served again.
 const ACCEPTED_AT_ONCE: usize = 64;
 /// How long to wait when the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is asked about.
+/// The member that clients ask about.
 #[derive(Clone, Debug)]
 struct Member {
     /// The port of its server on the loopback interface.
@@ -52,8 +52,8 @@ enum Question {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Request {
     Question(Question),
-    /// Pods that an earlier operator version made have a liveness probe here. ZooKeeper is not to be
-    /// killed for what another container says, so it always succeeds.
+    /// Pods that an earlier operator version made have a liveness probe here. Another container's answer must
+    /// not kill ZooKeeper, so the liveness probe always succeeds.
     Live,
     Unknown,
 }
@@ -149,7 +149,7 @@ impl Server {
         }
     }
 
-    /// Waits until there is something to do; whether that is to stop.
+    /// Waits until there is something to do. Returns whether the program has to stop.
     fn wait(&self, stop: &UnixStream) -> std::io::Result<bool> {
         let own = [stop.as_fd(), self.wake.as_fd(), self.listener.as_fd()];
         let mut watched: Vec<PollFd<'_>> = own
@@ -184,7 +184,7 @@ impl Server {
         }
     }
 
-    /// Has every question answered that a client waits for.
+    /// Starts the idle worker of each question that a client waits for.
     fn ask(&mut self) {
         for worker in &mut self.workers {
             if !worker.busy && self.clients.wait_for(worker.question) {
@@ -198,7 +198,7 @@ impl Server {
             match self.listener.accept() {
                 Ok((stream, from)) => self.clients.admit(stream, from.ip()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The client went away before it was accepted.
+                // The client closed the connection before it was accepted.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return thread::sleep(PAUSE),

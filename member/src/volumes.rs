@@ -43,7 +43,7 @@ fn usage(directory: &Path) -> Result<Value, String> {
         "ask for the size of",
         directory,
     )?;
-    // As `df` has it: what is set aside for root is neither used nor there for a server.
+    // As `df` has it: blocks that are reserved for root count neither as used nor as available.
     let used = found.f_blocks.saturating_sub(found.f_bfree);
     let usable = used.saturating_add(found.f_bavail);
     Ok(json!({

@@ -25,7 +25,7 @@ const MAX_ANSWER: u64 = 8 * 1024 * 1024;
 /// What the members of one ensemble say of their clients. Copies share what is known.
 #[derive(Clone)]
 pub(super) struct Census {
-    /// The name and port by which every member is found.
+    /// The DNS name that resolves to every member, and the port.
     members: Arc<str>,
     known: Arc<Mutex<Known>>,
     /// Held while the members are asked.
@@ -116,8 +116,8 @@ impl Census {
         }
     }
 
-    /// What every member that answers says to `cons` and `wchp`; nothing if one does not answer to
-    /// the latter, since a part of the watchers is no number of them.
+    /// Every member's answers to `cons` and `wchp`. A member without an answer to the latter counts as
+    /// `UNTOLD`: the other members' watchers alone would be too few.
     async fn ask_all(&self) -> Vec<(String, String)> {
         let found = timeout(PATIENCE, tokio::net::lookup_host(&*self.members)).await;
         let members: Vec<SocketAddr> = match found {
@@ -148,5 +148,5 @@ async fn ask_member(member: SocketAddr) -> (String, String) {
     )
 }
 
-/// What a server says that does not know or allow a word, and what stands for one that says nothing.
+/// Part of the answer of a server that does not know or allow a word; it also stands for a missing answer.
 const UNTOLD: &str = "not in the whitelist";

@@ -81,7 +81,7 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Reads the Secrets that a target names; none if it names none.
+    /// Reads the Secrets that a target names; empty if the target names no Secret.
     pub(super) async fn read(client: &Client, target: &Target) -> Result<Self, CredentialsError> {
         let secrets = Secrets {
             api: Api::namespaced(client.clone(), &target.namespace),
@@ -121,7 +121,8 @@ impl Credentials {
         Ok(Self { tls, login })
     }
 
-    /// What opens sessions with them, over a connection that is encrypted already where it has to be.
+    /// The connector for sessions with these credentials. It does not encrypt: the relay does that where it
+    /// is needed.
     pub(super) fn connector(&self) -> Connector {
         let connector = zookeeper_client::Client::connector();
         match &self.login {
@@ -139,7 +140,7 @@ impl Credentials {
         }
     }
 
-    /// Whether there are any.
+    /// Whether there are any credentials.
     pub(super) fn any(&self) -> bool {
         self.tls.is_some() || self.login.is_some()
     }
@@ -200,7 +201,7 @@ struct Secrets<'a> {
     namespace: &'a str,
 }
 
-/// One of them.
+/// A Secret of that namespace.
 struct Found<'a> {
     namespace: &'a str,
     name: String,

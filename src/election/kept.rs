@@ -1,7 +1,7 @@
 //! Tasks that run again after a panic.
 //!
-//! One election or one server must not end the others, so a mirror or the keeper of a session that panics
-//! is logged and run again. Parts that all elections share are not: when one of them ends, the operator
+//! One election or one server must not end the others, so a mirror or the keeper of a session that panics is
+//! logged and run again. Parts that all elections share do not run again: when one of them ends, the operator
 //! ends, and Kubernetes restarts it.
 
 use std::panic::AssertUnwindSafe;

@@ -34,7 +34,7 @@ pub(crate) struct Metrics {
     pub(super) event_to_status: Histogram,
 }
 
-/// A condition, as elections carry it. There is no series of a single election: there may be ten thousand.
+/// A condition of elections. A single election has no series of its own: there may be ten thousand.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Condition {
     r#type: &'static str,
@@ -57,7 +57,7 @@ impl Outcome {
 }
 
 impl Condition {
-    /// Only words of this version are labels: what an object carries may be anything.
+    /// Only words of this version become labels: an object may carry any text.
     fn from_api(
         condition: &k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition,
     ) -> Option<Self> {
@@ -166,7 +166,8 @@ impl Metrics {
         self.writes.get_or_create(outcome).inc();
     }
 
-    /// Another status takes the place of this one; `None` where there is no election, before or after.
+    /// Counts the conditions of a status that replaces another; `None` before the election exists and after
+    /// its deletion.
     pub(super) fn replaced(
         &self,
         old: Option<&LeaderElectionStatus>,
@@ -268,7 +269,7 @@ mod tests {
             (count("true", "Watching"), count("false", "Disconnected")),
             (1, 0)
         );
-        // An object may carry anything; a label may not.
+        // An object may carry any reason; a label may not.
         metrics.replaced(None, Some(&synced("True", "Made up by somebody")));
         assert_eq!(count("true", "Other"), 1);
     }

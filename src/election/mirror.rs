@@ -107,7 +107,7 @@ impl Mirror {
         kept(&what, PAUSE, run, tell).await;
     }
 
-    /// Follows the election until dropped, or until the keeper of the session is gone.
+    /// Follows the election until dropped, or until the keeper of the session has ended.
     async fn run(mut self: Box<Self>, mut link: watch::Receiver<Link>) {
         let _counted = Counted::new(&self.metrics.elections);
         let mut rules = match Rules::new(self.spec.clone(), self.detected.as_deref()) {
@@ -123,7 +123,7 @@ impl Mirror {
         }
     }
 
-    /// Reports that the spec cannot be followed. Another spec makes another mirror.
+    /// Reports that the spec cannot be followed. A changed spec starts another mirror.
     async fn refuse(&self, detail: String) {
         warn!(election = %self.key, detail, "the spec cannot be followed");
         let blindness = Blindness {
@@ -135,7 +135,8 @@ impl Mirror {
         std::future::pending().await
     }
 
-    /// Does what the state of the session asks for, until that changes.
+    /// Follows the election while the session is up, else reports why the mirror is blind. Runs until the
+    /// caller drops it.
     async fn live(&mut self, link: Link, rules: &mut Rules) {
         let (grace, blindness) = match link {
             Link::Up { client, reads, .. } => return self.follow(client, reads, rules).await,
@@ -187,7 +188,8 @@ impl Mirror {
         let believed = believed(&self.spec).and_then(|period| Duration::try_from(period).ok());
         loop {
             let asked = (Instant::now(), Timestamp::now());
-            // What runs for a moment only is boxed: there are thousands of mirrors, and most wait.
+            // Short-lived futures are boxed: of the thousands of mirrors most wait, and need no room for
+            // them.
             match Box::pin(reader.read(rules).instrument(noticed.reading())).await {
                 Ok(mut reading) => {
                     self.metrics.count_read(&Outcome::OK);
@@ -197,7 +199,7 @@ impl Mirror {
                         debug!(election = %self.key, zxid = reading.zxid, "an older state");
                         reader.forget();
                         sleep(OLDER_PAUSE).await;
-                        // If it fails, so does the read, and that is reported.
+                        // If the sync fails, the next read fails, too, and that failure is reported.
                         let _ = Box::pin(reader.sync(&self.spec.path)).await;
                         continue;
                     }
@@ -265,7 +267,7 @@ impl Mirror {
             if open.is_answered_by(&reading) {
                 break;
             }
-            // Those that waited for a leader that went watch the new one's node in a moment.
+            // Candidates that watched the node of the last leader watch the new leader's node a moment later.
             sleep(pause).await;
             let since = Instant::now();
             open.census.take(since).await;
@@ -381,7 +383,7 @@ impl Mirror {
         };
         let period = period + period / 10 * u32::try_from(spread % 10).unwrap_or(0) / 10;
         match reading.expires() {
-            // A moment later, so that the time is over when it is looked at.
+            // Ten milliseconds later, so that the leader's time is over when it is read.
             Some(end) => {
                 let left = Duration::try_from(end.duration_since(Timestamp::now()));
                 period.min(left.unwrap_or(Duration::ZERO) + Duration::from_millis(10))

@@ -1,4 +1,4 @@
-//! From the event that made a mirror look to what comes of it.
+//! Follows an event from the mirror that noticed it to the writes that it causes.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tracing::{Span, info_span};
 use super::Key;
 use crate::traces::SPANS;
 
-/// When something was noticed, and the trace of what comes of it. The trace ends with the last clone.
+/// When something was noticed, and the trace of what follows from it. The trace ends with the last clone.
 #[derive(Clone, Debug)]
 pub(super) struct Noticed {
     at: Instant,

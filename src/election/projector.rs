@@ -82,7 +82,7 @@ pub(super) struct Projector {
     inbox: mpsc::Receiver<Observation>,
     /// All elections, by uid.
     elections: HashMap<String, Arc<LeaderElection>>,
-    /// Those that are projected to something, or were.
+    /// Elections that are or were projected to something.
     entries: HashMap<Key, Box<Entry>>,
     pod_watches: PodWatches,
     store: ProjectionStore,
@@ -254,7 +254,7 @@ impl Projector {
                 let changed = self.store.observe_labelled_pod(event);
                 let mut changed = self.keys(changed);
                 if !known && self.store.labels_known() {
-                    // Elections that label pods had to wait for this.
+                    // Elections that label pods waited until the labelled pods were listed.
                     let waiting = self.entries.iter().filter(|(_, entry)| entry.labels_pods());
                     changed.extend(waiting.map(|(key, _)| key.clone()));
                 }
@@ -330,7 +330,7 @@ impl Projector {
         entry.due = None;
         let uid = entry.object.uid().unwrap_or_default();
         let projections = entry.object.spec.projections.as_ref();
-        // What labels pods carry is not known before they were listed.
+        // The labels that pods carry are unknown until the labelled pods were listed.
         let labels_known = self.store.labels_known();
         let applied_labels = self.store.applied_labels(&uid);
         let owned = self.store.owned(&uid);

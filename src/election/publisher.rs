@@ -12,16 +12,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tracing::debug;
 
-/// How many events may wait. What comes when so many wait is lost.
+/// How many events may wait. Further events are lost.
 const WAITING: usize = 4096;
 
-/// How long an event waits for statuses at most: where there are always some, events go on slowly.
+/// How long an event waits for statuses at most: if statuses always wait, events are published slowly.
 const DEFERENCE: Duration = Duration::from_secs(1);
 
 /// How long one request may take, whatever the client would retry.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where events are handed in; they are published as long as one of these exists.
+/// The queue of events. They are published as long as a clone of it exists.
 #[derive(Clone)]
 pub(super) struct Publisher(mpsc::Sender<(ObjectReference, Event)>);
 
@@ -31,7 +31,7 @@ impl Publisher {
         let (publisher, mut waiting) = mpsc::channel::<(ObjectReference, Event)>(WAITING);
         tokio::spawn(async move {
             while let Some((about, event)) = waiting.recv().await {
-                // Without a writer nothing is busy.
+                // An error means that the writer has ended, so no status waits.
                 let _ = timeout(DEFERENCE, busy.wait_for(|busy| !busy)).await;
                 // A recorder joins events of one reason to a series and keeps the note of the first;
                 // each of these is about something else, so each has a recorder of its own.
@@ -47,12 +47,12 @@ impl Publisher {
         Self(publisher)
     }
 
-    /// Whether nothing is published any more, because the task that does it broke off.
+    /// Whether the task that publishes has broken off.
     pub(super) fn is_over(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Has an event published, when its turn comes. An event that cannot be published is lost.
+    /// Queues an event. An event that cannot be published is lost.
     pub(super) fn publish(&self, about: ObjectReference, event: Event) {
         if let Err(lost) = self.0.try_send((about, event)) {
             debug!(%lost, "an event was lost");

@@ -37,8 +37,8 @@ const CONCURRENT_READS: usize = 16;
 /// some twenty thousand names.
 pub(super) const MAX_CHILDREN: usize = 50_000;
 
-/// How often a read begins anew because candidates left while it ran, before it makes do with what
-/// is left. Their leaving has fired a watch, so the next read follows at once.
+/// How many attempts a read has if candidates leave while it runs. The last attempt continues with the
+/// candidates that are left: the others have fired a watch by leaving, so the next read follows at once.
 const ATTEMPTS: usize = 3;
 
 /// Why a read failed.
@@ -94,7 +94,7 @@ pub(super) struct Reader {
     acknowledgement_watch: Watch,
     /// Watches on the candidates, where all of them have to be known.
     candidates: HashMap<String, Watch>,
-    /// What stands beside the leader's node, where that is the path; nothing else has it.
+    /// The znodes beside the leader's node; `None` for elections that have no such znodes.
     beside: Option<Box<Beside>>,
 }
 
@@ -168,7 +168,7 @@ impl Reader {
             Place::Queue | Place::Unknown => self.read_queue(rules).await?,
         };
         if let Snapshot::Missing { .. } = snapshot {
-            // What was ambiguous is gone.
+            // The path does not exist, so an ambiguous detection is outdated.
             rules.detect(&[]);
         }
         let mut reading = Box::new(read_election(rules, &snapshot));
@@ -220,8 +220,8 @@ impl Reader {
                         self.children = children;
                         let stat = node_stat(&stat);
                         if stat.czxid != self.parent.czxid || rules.reuses_names() {
-                            // The parent is another one, so its children are others, too; or a
-                            // child may be another one that has the same name.
+                            // The parent was recreated, and its children with it; or a new child may have the
+                            // name of an earlier one.
                             self.znodes.clear();
                             self.leader.clear();
                             self.candidates.clear();
@@ -275,7 +275,7 @@ impl Reader {
         let path = &rules.spec().path;
         match self.client.get_data(path).await {
             Ok((data, stat)) => rules.detect_node(&node_stat(&stat), &data),
-            // It went in between, and so the watch on its children fires.
+            // The node was deleted in between, so the watch on its children fires.
             Err(zookeeper_client::Error::NoNode) => {}
             Err(error) => return Err(failed(path, error)),
         }
@@ -305,7 +305,7 @@ impl Reader {
         let answers: Vec<_> = stream::iter(unknown)
             .map(|node| async move {
                 let path = child(parent, &node);
-                // Data is decoded as it comes, and goes: there may be a megabyte of it each time.
+                // Each node's data is decoded and dropped at once, since it may have a megabyte.
                 let read = one_of(reads).await;
                 let answer = if all {
                     let answer = client.get_and_watch_data(&path).await;
@@ -486,7 +486,7 @@ async fn beside_fired(beside: &mut Option<Box<Beside>>) {
     }
 }
 
-/// Waits until one more candidate may be read. An error would mean that there is no limit any more.
+/// Waits until one more candidate may be read. `None` means that the semaphore is closed and limits nothing.
 async fn one_of(reads: &Semaphore) -> Option<SemaphorePermit<'_>> {
     reads.acquire().await.ok()
 }
@@ -524,7 +524,7 @@ fn failed(path: &str, error: zookeeper_client::Error) -> ReadError {
     }
 }
 
-/// The path came and went faster than it could be read.
+/// The error for a path that is created and deleted faster than it can be read.
 fn restless(path: &str) -> ReadError {
     failed(path, zookeeper_client::Error::NoNode)
 }
@@ -547,7 +547,7 @@ impl Watch {
         self.0 = None;
     }
 
-    /// Waits until it fires, and then is no longer set. Waits for ever if it is not set.
+    /// Waits until the watch fires, and unsets it then. Waits for ever if the watch is not set.
     async fn fired(&mut self) {
         match &mut self.0 {
             Some(watch) => {

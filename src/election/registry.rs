@@ -69,7 +69,7 @@ struct Session {
 pub(super) struct Task(pub(super) AbortHandle);
 
 impl Task {
-    /// Whether it ended, as none does by itself but by a defect.
+    /// Whether the task ended. A task ends by itself only because of a defect.
     pub(super) fn is_over(&self) -> bool {
         self.0.is_finished()
     }
@@ -177,7 +177,7 @@ impl Registry {
             uid: uid.clone(),
             generation: object.metadata.generation,
             spec: spec.clone(),
-            // What an earlier spec named or let detect says nothing about this one.
+            // A dialect that an earlier spec named or let detect does not count for this spec.
             detected: status
                 .filter(|status| status.observed_generation == object.metadata.generation)
                 .and_then(|status| status.dialect.clone()),
@@ -214,8 +214,8 @@ impl Registry {
         let _ = self.notes.send(note).await;
     }
 
-    /// One more election needs the session to a target, which is opened for the first of them: its
-    /// state, and what the members say of their clients.
+    /// Adds an election that needs the session to a target; the first one opens it. Returns the session's
+    /// state, and what the members report of their clients.
     fn session(&mut self, target: Target) -> (Arc<Target>, watch::Receiver<Link>, Option<Census>) {
         let presence = self.presence(&target);
         let target = match self.sessions.get_key_value(&target) {
@@ -248,7 +248,7 @@ impl Registry {
         (target, session.link.clone(), session.census.clone())
     }
 
-    /// One election less needs the session to a target; it is closed when none does.
+    /// Removes an election that needed the session to a target; the last one closes it.
     fn release(&mut self, target: &Target) {
         let Some(session) = self.sessions.get_mut(target) else {
             return;
@@ -260,7 +260,7 @@ impl Registry {
     }
 
     fn presence(&self, target: &Target) -> Presence {
-        // Whether an ensemble exists that Bellwether does not run shows when a session connects.
+        // For an ensemble that Bellwether does not run, only connecting shows whether it exists.
         let Some(ensemble) = target.ensemble() else {
             return Presence::Present(String::new());
         };

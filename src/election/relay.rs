@@ -1,17 +1,17 @@
 //! Stands between the ZooKeeper client and the servers, so that no server can make the operator take
 //! more than it has memory for, or wait for ever.
 //!
-//! The client library dials TCP itself and believes every length that a server announces. So it is
-//! given an address on loopback, and what it says there is passed to the real server and back, frame by
-//! frame: a length in four bytes, then as many bytes. TLS ends here, since lengths have to be read.
-//! What is passed on:
+//! The client library dials TCP itself and believes every length that a server announces. So it connects to
+//! an address on loopback, and the relay passes its requests to the real server and the answers back, frame
+//! by frame: a length in four bytes, then as many bytes. TLS ends here, since lengths have to be read. What
+//! is passed on:
 //!
 //! * An answer is passed on only up to [`Limits::frame`] bytes, and once it has begun it has to be
 //!   complete within [`Limits::frame_patience`].
 //! * Where a request waits for [`Limits::answer_patience`] and the server answers no other, the
 //!   connection ends, though the server may go on answering pings.
-//! * Nothing is taken from a server that does not take what the client sends: the library answers some
-//!   events by requests, and would gather these.
+//! * The relay reads nothing from a server that does not read the client's requests: the library answers some
+//!   events by requests, and would collect them in memory.
 //! * The session timeout that a server grants is kept within bounds, since the library takes any.
 //!
 //! A server that breaks a limit loses the connection, and [`Relay::complaint`] says what it did.
@@ -69,8 +69,7 @@ const SESSION_TIMEOUTS: (i32, i32) = (1_000, 60_000);
 /// How much is passed on at once.
 const CHUNK: usize = 16 * 1024;
 
-/// The addresses under which servers are reached within their limits. Nothing is reached any more when
-/// this is dropped.
+/// The loopback addresses through which the client reaches the servers. Dropping this closes them.
 pub(super) struct Relay {
     address: String,
     complaint: watch::Receiver<Option<String>>,
@@ -177,7 +176,7 @@ async fn serve(
 enum End {
     /// The server broke a limit, in words that go on after its name.
     Complaint(String),
-    /// One side is gone.
+    /// One side closed the connection, or the connection failed.
     Io(io::Error),
 }
 
@@ -193,7 +192,7 @@ impl Server {
         let patience = self.limits.connect_patience;
         let dialled = TcpStream::connect((self.host.as_str(), self.port));
         let stream = timeout(patience, dialled).await.map_err(late)??;
-        // Requests are small, and each is waited for.
+        // Requests are small, and the client waits for the answer to each.
         stream.set_nodelay(true)?;
         client.set_nodelay(true)?;
         let Some(tls) = &self.tls else {
@@ -206,7 +205,7 @@ impl Server {
     }
 }
 
-/// How far the requests of a connection are.
+/// The state of the requests of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     /// Whether the server has not yet taken what was sent.
@@ -257,7 +256,7 @@ async fn requests(
         let mut counts = is_first;
         if !is_first && left >= 4 {
             let xid = client.read_i32().await?;
-            // What has no number of its own is a ping, a login, or the watches of before.
+            // Pings, logins and the renewal of earlier watches have no number of their own.
             counts = xid > 0;
             header.extend(xid.to_be_bytes());
             left -= 4;
@@ -357,7 +356,7 @@ async fn granted(
     Ok(())
 }
 
-/// Passes one answer of this length. Whether it is one to a request that is waited for.
+/// Passes one answer of this length. Returns whether it answers a counted request.
 async fn answer(
     server: &mut (impl AsyncRead + Unpin),
     client: &mut (impl AsyncWrite + Unpin),
@@ -387,7 +386,7 @@ async fn answer(
     Ok(counts)
 }
 
-/// Waits until requests wait for too long without any of them being answered.
+/// Fails when requests have waited for too long without any answer.
 async fn silence(progress: &watch::Sender<Progress>, limits: Limits) -> Result<(), End> {
     let patience = limits.answer_patience;
     let mut look = interval(patience / 10);

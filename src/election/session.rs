@@ -79,7 +79,7 @@ pub(super) enum Link {
 }
 
 impl Link {
-    /// Has the session looked after, since something that used it broke off.
+    /// Has the session checked, since a user of it broke off.
     pub(super) fn doubt(&self) {
         if let Self::Up { doubts, .. } = self {
             doubts.notify_one();
@@ -120,7 +120,7 @@ impl Keeper {
         kept(&what, PAUSE, run, tell).await;
     }
 
-    /// Keeps the session and says in `link` whether it is up.
+    /// Keeps the session and reports in `link` whether it is up.
     ///
     /// Every time that the session connects or reconnects, `link` changes: every mirror must then
     /// read everything again. Runs until it is dropped, or until `presence` has no sender.
@@ -227,11 +227,11 @@ enum Pause {
 struct Opened {
     client: Client,
     credentials: Credentials,
-    /// What the session goes through.
+    /// The relay between the client and the servers.
     relay: Relay,
 }
 
-/// Why none is open.
+/// Why no session is open.
 struct Unopened {
     reason: Reason,
     detail: String,
@@ -295,8 +295,8 @@ async fn connect(kube: &kube::Client, target: &Target, address: &str) -> Result<
     }
 }
 
-/// Waits until the Secrets of a target hold something else. While they cannot be read, the session
-/// that is there stays.
+/// Waits until the Secrets of a target hold something else. While they cannot be read, the open session
+/// stays.
 async fn changed(kube: &kube::Client, target: &Target, credentials: Credentials) {
     if !credentials.any() {
         return std::future::pending().await;
@@ -336,8 +336,8 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
             let detail = format!("The connection to {name} is lost.");
             down(link, Reason::Disconnected, detail);
         } else {
-            // A server may lag behind: what it says before a sync may be older than what was
-            // already said.
+            // A server may lag behind: before a sync, its answers may be older than what was already
+            // reported.
             tokio::select! {
                 biased;
                 changed = states.changed() => {
@@ -366,8 +366,8 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
             changed = states.changed() => changed,
             () = doubts.notified() => match timeout(SYNC_PATIENCE, client.sync("/")).await {
                 Ok(Ok(())) => state,
-                // The task of the library that serves the session is gone, or does not answer; it says
-                // so in no other way.
+                // The library's task for the session has ended or does not answer; the library reports that
+                // in no other way.
                 _ => {
                     let detail = format!("The session to {name} does not answer any more.");
                     down(link, Reason::Disconnected, detail);
@@ -378,7 +378,7 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
     }
 }
 
-/// Says that the session is down, since the time that it first was.
+/// Reports that the session is down, since the first of such reports in a row.
 fn down(link: &watch::Sender<Link>, reason: Reason, detail: String) {
     link.send_modify(|link| {
         let since = match link {

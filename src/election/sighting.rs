@@ -1,4 +1,4 @@
-//! When the leader of an election was last read, for those who must not believe it for longer.
+//! When the leader of an election was last read, for parts that believe a reading only for a limited time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// When the leader of one election was last read. The mirror notes it; copies share it, so that a
-/// mirror that ended or hangs is noticed by those who look.
+/// When the leader of one election was last read. The mirror renews it and clones share it, so that their
+/// owners notice when the mirror ended or hangs.
 #[derive(Clone, Debug)]
 pub(super) struct Sighting(Arc<Mutex<(Instant, Timestamp)>>);
 
@@ -27,7 +27,7 @@ impl Sighting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// Until when it may be believed for so long.
+    /// Until when the last reading may be believed, if it counts for this long.
     pub(super) fn until(&self, believed: Duration) -> Instant {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0 + believed
     }

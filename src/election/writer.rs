@@ -1,9 +1,9 @@
-//! The only one that writes about elections to the API server.
+//! The only task that writes statuses of elections to the API server.
 //!
-//! What mirrors see comes in as notes; the last one for each object counts. The status is computed
-//! from it and from what the object says, and is written only if it differs. Each write carries the
-//! resource version that it was computed from, so that counters are exact, and two replicas that
-//! both believe to hold the lease cannot overwrite each other.
+//! Mirrors send what they see as notes; the last note for each object counts. The status is computed from it
+//! and from what the object says, and is written only if it differs. Each write carries the resource version
+//! that it was computed from, so that counters are exact, and two replicas that both believe to hold the
+//! lease cannot overwrite each other.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -107,7 +107,7 @@ pub(super) enum ElectionUpdate {
     },
     /// The leader of the election was read again, and leads.
     Confirmed(Key),
-    /// The election is gone; another one may have its name.
+    /// The election was deleted; another one may have its name.
     Gone {
         /// Its name.
         key: Key,
@@ -431,7 +431,8 @@ impl Writer {
                 debug!(election = %key, "the object changed in between");
                 self.metrics.wrote(&Outcome::CONFLICT);
                 entry.noticed = writing.noticed;
-                // Another uid is another object: the watch brings it, and a mirror for it.
+                // An object with another uid is another election: the watch shows it, and another mirror
+                // follows it.
                 if now.uid() == entry.object.uid() && is_newer(&now, &entry.object) {
                     entry.replace(Arc::new(slim(*now)), &self.metrics);
                 }
@@ -507,7 +508,7 @@ impl Entry {
     /// The status that the object should have, if that is known.
     fn fresh(&self) -> Option<LeaderElectionStatus> {
         let (generation, sight) = self.seen.as_ref()?;
-        // What was seen by an older spec says nothing about this one; its mirror is on the way.
+        // A reading by an older spec does not count for this one, whose mirror is starting.
         if *generation != self.object.metadata.generation {
             return None;
         }
@@ -578,8 +579,8 @@ pub(super) fn slim(mut object: LeaderElection) -> LeaderElection {
     object
 }
 
-/// Whether one state of an object is not older than another. Resource versions are numbers that
-/// grow; where they are not, the watch is believed.
+/// Whether one state of an object is not older than another. Resource versions are numbers that grow; if they
+/// are not numbers, the watch is believed.
 fn is_newer(one: &LeaderElection, other: &LeaderElection) -> bool {
     let version = |object: &LeaderElection| object.resource_version()?.parse::<u64>().ok();
     match (version(one), version(other)) {

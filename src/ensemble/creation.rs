@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 
-/// For how long events that were read are good enough. While a pod is missing an ensemble is looked at
-/// several times a second.
+/// For how long events are reused. While a pod is missing, the operator looks at its ensemble several times a
+/// second.
 const GOOD_FOR: Duration = Duration::from_secs(5);
 
 /// The events of StatefulSets whose pods are missing, as last read.
@@ -25,8 +25,8 @@ type Key = (String, String);
 type Known = HashMap<Key, (Instant, Vec<SetEvent>)>;
 
 impl Creation {
-    /// Why pods that these StatefulSets should have are not created. Events that cannot be read are none:
-    /// nothing is decided by them.
+    /// Why pods that these StatefulSets should have are not created. If the events cannot be read, the result
+    /// is empty: no decision depends on it.
     pub(crate) async fn refused(
         &self,
         client: &Client,
@@ -82,7 +82,7 @@ fn event(event: Event) -> Option<SetEvent> {
     Some(SetEvent { at, message })
 }
 
-/// The pods that a StatefulSet should have and has not.
+/// The pods that a StatefulSet should have and that do not exist.
 fn missing(set: &StatefulSet, pods: &[Arc<Pod>]) -> Vec<String> {
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
     (0..replicas.unwrap_or(0))

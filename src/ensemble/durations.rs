@@ -15,8 +15,8 @@ const FORGET: Duration = Duration::from_mins(10);
 ///
 /// The times in a pod's status are those of the kubelet's clock and the API server's, which may differ from
 /// the operator's by minutes. A wait that compared them would be too short, or none at all. So durations are
-/// counted from when this process first saw the state, as those of the lease are. They count anew when the
-/// operator starts: it then waits longer, and never acts sooner.
+/// counted from when this process first saw the state, as those of the lease are. A restart of the operator
+/// resets them: it then waits longer, and never acts too early.
 #[derive(Default)]
 pub(crate) struct Durations(Mutex<HashMap<String, Seen>>);
 

@@ -45,7 +45,7 @@ pub(crate) enum Error {
 pub(crate) struct Disposition {
     /// When to try again.
     pub retry: Retry,
-    /// Whether a person should hear of it.
+    /// Whether to warn a person.
     pub warn: bool,
 }
 
@@ -78,7 +78,8 @@ impl Error {
             Self::LeaseLost => "lease_lost".into(),
         };
         span.record("error.type", word.as_ref());
-        // What nobody is warned of, such as somebody else's write in between, is no error to look for.
+        // Errors that cause no warning, such as write conflicts, are expected: the span does not show them as
+        // errors.
         if self.disposition().warn {
             span.record("otel.status_code", "error");
         }
@@ -114,7 +115,7 @@ impl Error {
             }
         };
         match code {
-            // Somebody else wrote in between: the next observation has it.
+            // Another client wrote in between: the next observation contains its change.
             409 => Disposition {
                 retry: Retry::Soon,
                 warn: false,
@@ -124,7 +125,7 @@ impl Error {
                 retry: Retry::Slow,
                 warn: true,
             },
-            // The namespace or the object went away.
+            // The namespace or the object was deleted.
             404 => Disposition {
                 retry: Retry::Growing,
                 warn: false,
@@ -136,7 +137,7 @@ impl Error {
         }
     }
 
-    /// Whether it is only somebody else's write in between.
+    /// Whether the error is only a conflict with another client's write.
     pub(crate) fn is_conflict(&self) -> bool {
         self.disposition().retry == Retry::Soon
     }

@@ -72,8 +72,8 @@ impl World for Cluster<'_> {
         let api: Api<DynamicObject> = Api::namespaced_with(client, &self.namespace, &resource);
         if self.live(object.kind, &object.name).is_none() {
             refuse_foreign(&api, object).await?;
-            // The process may have been stopped since the executor asked, and a creation has no
-            // precondition that would refuse what another replica has overtaken.
+            // The process may have been suspended since the executor checked the lease, and a creation has no
+            // precondition that would refuse an outdated write.
             self.may_act()?;
         }
         let what = format!("{:?} {}", object.kind, object.name);
@@ -224,7 +224,7 @@ where
     };
     match api.delete(name, &params).await {
         Ok(_) => Ok(true),
-        // It changed or went away since it was judged.
+        // The object changed or was deleted since the plan was made.
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
         Err(error) => Err(Error::write(format!("{kind} {name}"))(error)),
     }

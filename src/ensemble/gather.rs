@@ -191,7 +191,7 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
     }
 }
 
-/// The members of an ensemble at rest; none if one of them does not serve.
+/// The members of an ensemble at rest; empty if one of them does not serve.
 pub(crate) fn resting(objects: &Objects, observation: &Observation) -> Vec<Resting> {
     let member = |pod: &PodObservation| {
         let ServerReport::Serving { role, zxid, .. } = pod.server else {
@@ -307,7 +307,7 @@ async fn timed(context: &Context, pod: &str, address: IpAddr, id: ServerId) -> S
 /// How long after its grace period a pod that is being deleted counts as one of a lost node.
 const OVERDUE: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 
-/// The time of deletion of an object is that at which its grace period ends.
+/// Whether a pod is overdue. The deletion timestamp of an object is the end of its grace period.
 fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
     let end = pod.metadata.deletion_timestamp.as_ref();
     end.is_some_and(|end| now.duration_since(end.0) > OVERDUE)
@@ -475,8 +475,8 @@ async fn gather_claims(
     all
 }
 
-/// A claim of this claim template and StatefulSet; `None` if its name is not one that the controller
-/// gives to them.
+/// A claim of this claim template and StatefulSet; `None` if the StatefulSet controller does not give its
+/// claims such a name.
 fn observe_claim(
     claim: &PersistentVolumeClaim,
     template: &str,
@@ -511,7 +511,7 @@ fn observe_claim(
     })
 }
 
-/// What the conditions of a claim say of a growth under way.
+/// What the conditions of a claim report of an expansion that is under way.
 fn resize(status: &PersistentVolumeClaimStatus) -> Option<String> {
     let conditions = status.conditions.iter().flatten();
     conditions

@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::volumes;
 use crate::zookeeper;
 
-/// What the operator asks the members of ensembles. The simulation has another one than the network.
+/// What the operator asks the members of ensembles. The network and the simulation each implement it.
 #[async_trait]
 pub trait Members: Send + Sync {
     /// What the server at this address answers to a four-letter word.

@@ -19,10 +19,10 @@ const LONGEST: Duration = Duration::from_secs(10);
 const PART: u32 = 10;
 /// For how long a change that is under way may be followed by watches alone.
 const UNREAD: Duration = Duration::from_secs(10);
-/// The same where nothing has changed for long.
+/// The same limit for an ensemble that has not changed for long.
 const LONGEST_UNREAD: Duration = Duration::from_secs(300);
-/// For how long an ensemble rests on one plan. Volumes fill up, and permissions and patience end, without any
-/// object that changes.
+/// For how long an ensemble rests on one plan. Volumes fill up, permissions expire and waits end without a
+/// change of any object.
 const REST: Duration = Duration::from_secs(60);
 /// How soon an ensemble is looked at after a pass that failed.
 const FAILED: Duration = Duration::from_secs(2);
@@ -41,7 +41,8 @@ struct Seen {
     read: Instant,
     /// When it was looked at last.
     looked: Instant,
-    /// When the plan was made that asked for nothing, and of whom. Absent while something is under way.
+    /// When the last plan asked for nothing, and the members that served then. Absent while a change is under
+    /// way.
     rests: Option<(Instant, Vec<Resting>)>,
     /// The last pass failed, and the next one waits.
     failed: Option<Failed>,
@@ -63,7 +64,7 @@ impl Failed {
     }
 }
 
-/// Everything that a plan is made from, but for the time.
+/// All inputs of a plan except the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inputs {
     /// The resource version of the ensemble.
@@ -74,7 +75,7 @@ pub(crate) struct Inputs {
     pub answers: Vec<(String, Answer)>,
 }
 
-/// What a server answers, without what changes all the time.
+/// A server's answer without the parts that change all the time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     role: MemberRole,
@@ -130,7 +131,7 @@ impl Pace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what the next plan is made from.
+    /// Records the inputs of the next plan.
     pub(crate) fn look(&self, key: &Key, inputs: Inputs) {
         let now = Instant::now();
         let mut all = self.all();
@@ -160,7 +161,7 @@ impl Pace {
         }
     }
 
-    /// The ensemble is read from the API server.
+    /// Records that the ensemble is read from the API server.
     pub(crate) fn reads(&self, key: &Key) {
         if let Some(seen) = self.all().get_mut(key) {
             seen.read = Instant::now();
@@ -169,7 +170,7 @@ impl Pace {
         }
     }
 
-    /// The pass failed, and the status says this of it.
+    /// Records that the pass failed, and what the status reports of that.
     pub(crate) fn fails(&self, key: &Key, failure: Option<String>) {
         if let Some(seen) = self.all().get_mut(key) {
             let until = Instant::now();
@@ -177,8 +178,8 @@ impl Pace {
         }
     }
 
-    /// The next try waits for so long, unless something changes. Returns when to look again: the members are
-    /// asked, and the status is kept true, meanwhile.
+    /// Delays the next try by `wait`, unless something changes. Returns when to look again: meanwhile the
+    /// operator asks the members and keeps the status true.
     pub(crate) fn waits(&self, key: &Key, wait: Duration) -> Duration {
         if let Some(seen) = self.all().get_mut(key) {
             let until = Instant::now() + wait;
@@ -196,8 +197,8 @@ impl Pace {
         failed.filter(|failed| !failed.remaining().is_zero())
     }
 
-    /// Whether watches alone have been followed for long enough. Nothing is decided by that: a watch that
-    /// stopped without a word would otherwise hold a change up for ever.
+    /// Whether watches alone have been followed for long enough, so that the ensemble must be read. A watch
+    /// that silently stopped would otherwise hold a change up for ever.
     pub(crate) fn must_read(&self, key: &Key) -> bool {
         let all = self.all();
         all.get(key).is_some_and(|seen| {
@@ -206,7 +207,7 @@ impl Pace {
         })
     }
 
-    /// The last plan asked for nothing, and these members serve.
+    /// Records that the last plan asked for nothing and that these members serve.
     pub(crate) fn rests(&self, key: &Key, members: Vec<Resting>) {
         if let Some(seen) = self.all().get_mut(key) {
             seen.rests = Some((Instant::now(), members));
@@ -237,7 +238,7 @@ impl Pace {
         wanted.max(unchanged.unwrap_or_default().min(LONGEST))
     }
 
-    /// The ensemble does not exist any more.
+    /// Forgets an ensemble that does not exist any more.
     pub(crate) fn forget(&self, key: &Key) {
         self.all().remove(key);
     }

@@ -1,4 +1,4 @@
-//! Telling people: the status, once and only if it differs, and events, best effort.
+//! Reports to users: the status, written once and only if it differs, and events, best effort.
 
 use bellwether_api::ensemble::status::{ConditionType, Reason};
 use bellwether_api::ensemble::{Phase, ZooKeeperEnsembleStatus};
@@ -46,7 +46,7 @@ pub(crate) async fn status(
     write_status(context, &namespace, &name, &replaced).await
 }
 
-/// What the status says of a write that failed. A conflict is another write in between, which the next pass sees.
+/// The status text for a failed write. A conflict is not reported: the next pass sees the other write.
 pub(crate) fn failure(outcome: &Outcome) -> Option<String> {
     let failure = outcome.failure.as_ref().or(outcome.refused.as_ref())?;
     (!failure.is_conflict()).then(|| failure.to_string())
@@ -81,9 +81,9 @@ pub(crate) fn next(
     needs_write(ensemble.status.as_ref(), &new).then_some(new)
 }
 
-/// Replaces the status of an ensemble, if the object is still the one that was read: the resource version
-/// tells. An apply would leave fields that somebody else wrote, such as those of a status that was restored
-/// from a backup, and each pass would try in vain to put them right.
+/// Replaces the status of an ensemble, if its resource version is still the one that was read. An apply would
+/// leave fields that another client wrote, such as those of a status that was restored from a backup, and
+/// each pass would try in vain to correct them.
 #[instrument(target = SPANS, name = "write", skip_all, fields(
     otel.kind = "client", k8s.object.kind = "ZooKeeperEnsemble", k8s.object.name = name,
     error.type, otel.status_code
@@ -109,7 +109,7 @@ async fn write_status(
     Ok(())
 }
 
-/// Says that an ensemble cannot even be read. The API server's schema makes this rare.
+/// Reports an ensemble that cannot be parsed. The API server's schema makes this rare.
 pub(crate) async fn unreadable(
     context: &Context,
     namespace: &str,
@@ -132,7 +132,7 @@ pub(crate) async fn unreadable(
     write_status(context, namespace, name, &ensemble).await
 }
 
-/// The action of the events that tell of a restart.
+/// The action of the events that report a restart.
 const RESTART: &str = "Restart";
 
 /// An event in the making.
@@ -150,7 +150,7 @@ struct Note {
 pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, outcome: &Outcome) {
     let reference = gathered.ensemble.object_ref(&());
     for note in notes(gathered, plan, outcome) {
-        // Another replica may have gone on since this pass began, and what it reports is newer.
+        // Another replica may hold the lease since this pass began, and its reports are newer.
         if !context.lease.is_held() {
             return;
         }
@@ -174,8 +174,8 @@ pub(crate) async fn events(context: &Context, gathered: &Gathered, plan: &Plan, 
                 ..Default::default()
             }),
         };
-        // A recorder of its own for each event: one that lives on would count events of the same
-        // reason together and keep only the first one's text.
+        // Each event has a recorder of its own: a shared one would merge events with the same reason and keep
+        // only the first one's text.
         let recorder = Recorder::new(context.client.clone(), context.reporter.clone());
         if let Err(error) = recorder.publish(&event, &reference).await {
             tracing::debug!(%error, "an event was not published");
@@ -195,7 +195,7 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         });
     };
     let old = gathered.ensemble.status.as_ref();
-    // Who reads them in this order reads a story: what was seen, what comes of it, what is done for it.
+    // The order of the events: what was seen, what follows from it, what the operator does.
     if let (Some(leader), Some(old)) = (plan.report.leader(), old)
         && old.leader.as_ref() != Some(&leader.pod)
     {
@@ -234,7 +234,7 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         };
         add(kind, word, "Reconcile", plan.report.message.clone(), None);
     }
-    // Trouble that leaves the ensemble serving would show in no phase.
+    // No phase shows trouble while the ensemble keeps serving, so an event reports it.
     if let Some(trouble) = &plan.report.trouble()
         && plan.report.phase != Phase::Blocked
         && trouble.reason != Reason::DataLossAccepted
@@ -277,7 +277,7 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
     notes
 }
 
-/// Whether the status says already that this is wrong.
+/// Whether the old status already reports this reason.
 fn said_before(old: Option<&ZooKeeperEnsembleStatus>, reason: Reason) -> bool {
     let degraded = ConditionType::Degraded.as_str();
     old.into_iter()

@@ -42,8 +42,7 @@ pub(crate) struct Version([u64; 6]);
 pub(crate) type Key = (String, String);
 
 impl Stores {
-    /// Follows every kind, for as long as the stream is read. Each item is an ensemble of which an object
-    /// changed.
+    /// Watches every kind while the stream is read. Each item is an ensemble with a changed object.
     pub(crate) fn follow(
         &self,
         client: &Client,
@@ -153,7 +152,7 @@ impl<K: Resource + Clone> Store<K> {
         self.state().groups.get(key).map_or(0, |g| g.version)
     }
 
-    /// Takes up what a watch shows. Returns the ensembles of which an object changed.
+    /// Applies an event of a watch. Returns the ensembles whose objects changed.
     fn learn(&self, event: Event<K>) -> Vec<Key> {
         let mut state = self.state();
         match event {
@@ -196,13 +195,13 @@ impl<K: Resource + Clone> Store<K> {
 }
 
 impl<K: Resource> State<K> {
-    /// Takes the objects of an ensemble out.
+    /// Removes and returns the objects of an ensemble.
     fn objects(&mut self, key: &Key) -> BTreeMap<String, Arc<K>> {
         let group = self.groups.remove(key);
         group.map(|group| group.objects).unwrap_or_default()
     }
 
-    /// Puts the objects of an ensemble in, under a new version.
+    /// Stores the objects of an ensemble under a new version.
     fn change(&mut self, key: Key, objects: BTreeMap<String, Arc<K>>) {
         self.changes += 1;
         self.groups.remove(&key);
@@ -212,7 +211,7 @@ impl<K: Resource> State<K> {
         }
     }
 
-    /// Puts all objects in as a list has them. Returns the ensembles whose objects differ from before.
+    /// Replaces all objects with those of a list. Returns the ensembles whose objects differ from before.
     fn replace(&mut self, mut listing: HashMap<Key, BTreeMap<String, Arc<K>>>) -> Vec<Key> {
         let keys: BTreeSet<Key> = self.groups.keys().chain(listing.keys()).cloned().collect();
         let mut changed = Vec::new();
@@ -262,8 +261,8 @@ where
     let store = store.clone();
     watcher(api, watcher::Config::default().labels(&selector))
         .default_backoff()
-        // They are near half of what an object takes. Only those of StatefulSets are read: they tell who edited
-        // the pod template.
+        // Managed fields take nearly half of an object's memory. Only those of StatefulSets are read: they
+        // show who edited the pod template.
         .modify(|object| {
             if K::kind(&()) != StatefulSet::KIND {
                 object.managed_fields_mut().clear();

@@ -1,7 +1,7 @@
-//! The series of ensembles, made when Prometheus asks, from what was last seen of each.
+//! The series of ensembles, computed when Prometheus asks, from the last observation of each.
 //!
-//! A controller is not told when an object is gone, so which ensembles exist is asked of its store; what is not
-//! in it any more is forgotten.
+//! A controller may not learn of a deletion, so its store decides which ensembles exist; the series of all
+//! others are dropped.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Error};
@@ -37,7 +37,7 @@ struct Seen {
     phase: Option<Phase>,
     /// Whether each condition holds; absent where the ensemble does not carry it.
     conditions: [Option<bool>; ConditionType::ALL.len()],
-    /// How many members wait, by what for.
+    /// How many members wait, by what they wait for.
     waiting: [usize; Awaited::ALL.len()],
     wanted: i32,
     list: usize,
@@ -96,7 +96,7 @@ impl Ensembles {
         all.remove(key);
     }
 
-    /// Forgets what nobody knows any more; as long as nobody can be asked, everything stays.
+    /// Drops ensembles that no controller's store contains. Before any store is registered, everything stays.
     fn prune(&self, seen: &mut BTreeMap<Key, Seen>) {
         let exists = self.exists.lock().unwrap_or_else(PoisonError::into_inner);
         if !exists.is_empty() {

@@ -1,4 +1,4 @@
-//! What every process that Prometheus scrapes tells of itself, by the names that all clients use.
+//! The standard metrics of a process, by the names that all Prometheus clients use.
 
 use std::fmt::Error;
 
@@ -17,7 +17,7 @@ pub(super) fn register(registry: &mut Registry) {
 
 impl Collector for Process {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        // Where there is no /proc nothing is told.
+        // Without /proc there are no process metrics.
         let Ok(process) = procfs::process::Process::myself() else {
             return Ok(());
         };

@@ -70,7 +70,7 @@ mod tests {
         };
         let names = |text: String| -> Vec<String> {
             let after = calls.iter().flat_map(|call| text.split(call).skip(1));
-            // A name that is no literal would go unnoticed.
+            // The test fails for a name that is not a literal, since it could not check that name.
             after.map(|rest| literal(rest).unwrap()).collect()
         };
         texts.flat_map(names).collect()

@@ -75,7 +75,7 @@ fn restarts_are_counted_and_what_is_gone_has_no_series() {
     seen(&metrics, "b", Phase::Ready);
     let restarts = "bellwether_ensemble_member_restarts_total{namespace=\"shop\",name=\"a\"}";
     assert_eq!(value(&metrics, restarts).as_deref(), Some("2"));
-    // The controller's store does not have it any more; nobody is told.
+    // Ensemble `a` leaves the controller's store, and no call reports that.
     metrics.watch(|namespace, name| (namespace, name) == ("shop", "b"));
     let text = metrics.text();
     assert!(!text.contains("name=\"a\""), "{text}");

@@ -39,7 +39,7 @@ pub(crate) fn plain_manifest(helm: &std::path::Path) -> Result<String> {
 pub(crate) fn test_alerts(promtool: &std::path::Path) -> Result<()> {
     let mut test = process::command(promtool, ["test", "rules", "alerts.yaml"]);
     test.current_dir(root().join("charts/bellwether/tests"));
-    // It tells what is wrong on standard output and what went well on standard error.
+    // promtool reports failures on standard output and successes on standard error.
     let output = test.output()?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();

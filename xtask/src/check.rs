@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::{build::root, chart, cluster::requirements, generate, process, progress, reference};
 
-/// Runs every check; all of them, so that one run tells everything.
+/// Runs every check, even after a failure, so that one run reports everything.
 pub(crate) fn check() -> Result<()> {
     let mut failed = Vec::new();
     let mut step = |name: &str, result: Result<()>| match result {
@@ -77,7 +77,7 @@ fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
     process::run(&mut command)
 }
 
-/// The fuzz target is no member of the workspace, so nothing else looks at it.
+/// The fuzz target is not a member of the workspace, so no other check covers it.
 fn fuzz_target() -> Result<()> {
     let manifest = ["--manifest-path", "proof/fuzz/Cargo.toml"];
     let mut format = vec!["fmt", "--check"];

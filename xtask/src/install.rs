@@ -48,7 +48,7 @@ pub(crate) fn operator_built(target: &Target, release: bool) -> Result<Cluster> 
         "120s",
     ];
     process::run(&mut cluster.exec(&helm)?)?;
-    // The tag stays the same from build to build: the pods have to be made anew to take it.
+    // The tag stays the same from build to build: the pods have to be recreated to take the new image.
     let restart = [
         "--namespace",
         NAMESPACE,

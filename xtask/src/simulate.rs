@@ -11,7 +11,7 @@ use crate::process;
 /// How many lives the tests live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lives {
-    /// Those of the tests for somebody who waits.
+    /// Those of the quick tests, for a person who waits.
     Quick = 50,
     /// Those of all tests.
     All = 300,

@@ -44,7 +44,7 @@ struct Decision {
     says: String,
 }
 
-/// Does it, and prints what will happen.
+/// Carries out the action, and prints what will happen.
 ///
 /// # Errors
 /// When the cluster cannot be asked, refuses, or has no such ensemble.

@@ -1,4 +1,4 @@
-//! `bellwether support-bundle`: what somebody needs who is asked for help, in one file.
+//! `bellwether support-bundle`: one file with everything that a helper needs.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,11 +30,11 @@ const LOG_BYTES: i64 = 5 << 20;
 const ANSWER: u64 = 1 << 20;
 /// How long one answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What each server is asked. None of them changes anything.
+/// The four-letter words that each server is asked. None of them changes anything.
 const WORDS: [&str; 4] = ["srvr", "mntr", "conf", "isro"];
 /// What is put in the place of a value that may be a secret.
 const LEFT_OUT: &str = "(left out)";
-/// What kubectl keeps of the manifest that it applied last: all of it, once more.
+/// kubectl's copy of the manifest that it applied last: the whole object once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What to collect.
@@ -69,7 +69,7 @@ impl Collected {
     }
 }
 
-/// Writes the bundle. What cannot be had is named in it, and does not keep the rest out.
+/// Writes the bundle. It lists what could not be collected, and contains all the rest.
 ///
 /// # Errors
 /// When there is no cluster, or the file cannot be written.

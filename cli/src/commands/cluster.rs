@@ -66,7 +66,7 @@ impl Target {
     /// Opens the cluster. Nothing is asked yet.
     ///
     /// # Errors
-    /// When there is no kubeconfig, or none that makes sense.
+    /// When there is no kubeconfig, or it cannot be used.
     pub(crate) async fn open(&self) -> anyhow::Result<Cluster> {
         let mut config = match (&self.kubeconfig, &self.context) {
             (None, None) => Config::infer().await.context(

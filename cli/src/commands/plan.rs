@@ -1,4 +1,4 @@
-//! `bellwether plan`: what a change would take, before anybody makes it.
+//! `bellwether plan`: the steps of a change, before it is applied.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -38,7 +38,7 @@ pub(crate) struct Plan {
 /// Prints the steps of each ensemble's change. Reads only.
 ///
 /// # Errors
-/// When something cannot be read, or the manifest is no good.
+/// When something cannot be read, or the manifest is invalid.
 pub(crate) async fn plan(arguments: &Plan) -> anyhow::Result<ExitCode> {
     let text = read(&arguments.file)
         .with_context(|| format!("{} cannot be read", name(&arguments.file)))?;
@@ -112,7 +112,7 @@ async fn existing(
     }
 }
 
-/// Prints what the API server or the operator would refuse in the change; whether there is anything.
+/// Prints what the API server or the operator would refuse in the change; returns whether there is anything.
 fn refused(
     arguments: &Plan,
     text: &str,

@@ -42,8 +42,8 @@ pub(crate) struct Status {
 /// Prints it.
 ///
 /// # Errors
-/// When the cluster cannot be asked, or has no such ensemble. Once something was shown, `--watch` says so
-/// and goes on.
+/// When the cluster does not answer, or has no such ensemble. After the first output, `--watch`
+/// reports such an error and continues.
 pub(crate) async fn status(arguments: &Status) -> anyhow::Result<ExitCode> {
     let cluster = arguments.target.open().await?;
     let style = arguments.style.decide();

@@ -1,5 +1,5 @@
-//! Watches that are open while somebody looks at the page, and some seconds longer. While nobody does,
-//! nothing is kept and nothing is asked.
+//! Watches that are open while a browser shows the page, and some seconds longer. At other times
+//! nothing is kept, and no request is sent.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Debug;
@@ -30,7 +30,7 @@ const VIEWERS: usize = 32;
 const LINGER: Duration = Duration::from_secs(30);
 /// How long after a failure everything is read again.
 const RETRY: Duration = Duration::from_secs(3);
-/// How often the API server is asked for one object, since a watch whose peer is gone tells nothing.
+/// How often the API server is asked for one object, since a watch whose peer vanished reports nothing.
 const PROBE: Duration = Duration::from_secs(5);
 /// How many objects one answer of the API server lists at most.
 const PAGE: u32 = 100;
@@ -83,7 +83,7 @@ impl Shared {
 }
 
 impl Window {
-    /// Nothing is asked before somebody looks.
+    /// No request is sent before a page is opened.
     pub(super) fn new(client: Client, namespaces: Vec<Option<String>>) -> Self {
         Self {
             client,
@@ -150,7 +150,7 @@ impl Window {
             loop {
                 kept.changed.closed().await;
                 tokio::time::sleep(window.linger).await;
-                // Under the lock nobody begins to look in between.
+                // While this lock is held, no page can begin to look.
                 let mut running = window.running();
                 if kept.changed.is_closed() {
                     *running = None;
@@ -270,7 +270,7 @@ where
             Ok(watcher::Event::InitApply(object)) => {
                 let key = key(&object);
                 listed.insert(key.clone());
-                // Pages are told when the list is complete.
+                // Pages are notified when the list is complete.
                 keep(&mut shared.write(), key, object.0.ok());
             }
             Ok(watcher::Event::InitDone) => {

@@ -1,4 +1,4 @@
-//! What is known while somebody looks, and the document that one look shows of it. Pure.
+//! What is known while a page is open, and the document that one look shows of it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,7 +76,7 @@ pub(super) struct Trouble {
     pub message: String,
 }
 
-/// All that is known while somebody looks.
+/// All that is known while a page is open.
 #[derive(Debug, Default)]
 pub(super) struct Store {
     /// The ensembles.
@@ -105,7 +105,7 @@ pub(crate) struct Operator {
 pub(super) struct Part<T> {
     /// How many there are.
     pub total: usize,
-    /// How many are what was asked for.
+    /// How many match what was asked for.
     pub matching: usize,
     /// How many of those a person should look at.
     pub attention: usize,
@@ -119,7 +119,7 @@ pub(super) struct Part<T> {
 pub(super) enum Opened {
     /// All of it.
     Found(Box<ElectionDetail>),
-    /// There is none of this name where the operator works.
+    /// The operator's namespaces contain no election of this name.
     Missing(String),
     /// It could not be read.
     Unreadable(String),
@@ -258,7 +258,7 @@ mod tests {
         }
     }
 
-    /// Ten thousand elections, every hundredth of which is unreadable.
+    /// Ten thousand elections; every hundredth is unreadable.
     fn crowded() -> Store {
         let elections = (0..10_000).map(|n| {
             let namespace = if n < 4000 { "shop" } else { "bank" };

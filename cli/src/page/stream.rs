@@ -16,7 +16,7 @@ use crate::view::election::ElectionDetail;
 
 /// Changes within this time are sent together.
 const PACE: Duration = Duration::from_secs(1);
-/// How often a page is told that the operator lives if there is nothing else to tell.
+/// How often a page receives a sign of life if there is nothing else to send.
 const ALIVE: Duration = Duration::from_secs(5);
 /// How long one document waits for the lists to be complete.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -75,7 +75,7 @@ impl Look {
             (self, stopped),
             |(mut look, mut stopped)| async move {
                 let event = tokio::select! {
-                    // A sender that is gone is a stop too.
+                    // A dropped sender is a stop too.
                     _ = stopped.wait_for(|stopped| *stopped) => return None,
                     event = look.next() => event,
                 };
@@ -89,7 +89,7 @@ impl Look {
             if let Some((at, _)) = &self.made {
                 let at = *at;
                 tokio::select! {
-                    // What others ask for changes too; that must not keep this page from a sign of life.
+                    // Changes that only others ask for wake this loop too; they must not delay the sign of life.
                     () = tokio::time::sleep_until(self.spoke + ALIVE) => {
                         self.spoke = Instant::now();
                         return Event::default().event("alive").data("");

@@ -13,7 +13,7 @@ use tower::ServiceExt as _;
 use super::*;
 use bellwether::{Metrics, admin};
 
-/// An API server with one election and no ensemble; its watches tell nothing.
+/// An API server with one election and no ensemble; its watches send no events.
 #[derive(Clone, Default)]
 struct Cluster {
     asked: Arc<Mutex<Vec<String>>>,
@@ -264,7 +264,7 @@ async fn a_stream_begins_with_the_document_and_ends_with_the_operator() {
         first.starts_with("event: view\ndata: {\"operator\":"),
         "{first}"
     );
-    // What is read a moment later comes by itself.
+    // The page receives what is read a moment later without another request.
     let rest = async {
         while let Some(Ok(part)) = body.next().await {
             if String::from_utf8_lossy(&part).contains("\"complete\":true") {

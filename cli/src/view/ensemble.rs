@@ -177,7 +177,7 @@ impl EnsembleView {
         }
     }
 
-    /// Whether a person should look. A change that goes its way is no reason: `Ready` is false then.
+    /// Whether a person should look. A change without problems is no reason, although `Ready` is False then.
     pub(crate) fn needs_attention(&self) -> bool {
         let wrong = |c: &ConditionView| c.tone == Tone::Bad && c.type_ != "Ready";
         self.tone == Tone::Bad || self.conditions.iter().any(wrong)

@@ -1,5 +1,5 @@
-//! The change of an ensemble that is under way, as steps and members: what is done, what goes on, and
-//! what remains.
+//! The change of an ensemble that is under way, as steps and members: what is done, what is under
+//! way, and what remains.
 //!
 //! It is read from the status. A size change is a chain of steps of one member, so that the lists before
 //! and after the present one follow from it; where the chain began is not in the status.
@@ -18,7 +18,7 @@ use serde::Serialize;
 pub(crate) enum Stage {
     /// It is as it is to be.
     Done,
-    /// It goes on now.
+    /// It is under way.
     UnderWay,
     /// It comes later.
     Remaining,
@@ -77,7 +77,7 @@ impl Stage {
 }
 
 impl Timeline {
-    /// The change that the status tells of; `None` if there is none.
+    /// The change that the status reports; `None` if there is none.
     pub(crate) fn of(ensemble: &ZooKeeperEnsemble) -> Option<Self> {
         let status = ensemble.status.as_ref()?;
         let phase = status.phase?;

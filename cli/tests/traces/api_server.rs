@@ -1,4 +1,4 @@
-//! A stand-in for the API server on loopback: it keeps what it is given and its watches tell nothing.
+//! A stand-in for the API server on loopback: it stores what it receives, and its watches send no events.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -220,7 +220,7 @@ fn has_status(api: &ApiServer) -> Option<()> {
     ensemble["status"]["phase"].is_string().then_some(())
 }
 
-/// The names of the spans that lines of the log show, and the keys of those that tell of a write.
+/// The names of the spans in the lines of the log, and the keys of the lines that report a write.
 fn shown(operator: &Operator) -> (BTreeSet<String>, BTreeSet<String>) {
     let log = operator.log();
     let spans = log.iter().flat_map(|line| {
@@ -340,7 +340,7 @@ async fn a_reconcile_is_a_trace_with_its_parts_and_the_log_does_not_show_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_is_not_there_is_told_of_once_and_holds_nothing_up() {
-    // A port at which nobody listens any more.
+    // A port without a listener.
     let dead = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", dead.local_addr().unwrap());
     drop(dead);
@@ -370,7 +370,7 @@ async fn a_collector_that_is_not_there_is_told_of_once_and_holds_nothing_up() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_never_answers_holds_nothing_up() {
-    // The system takes connections, and nobody reads from them.
+    // The system accepts connections, and no program reads from them.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", mute.local_addr().unwrap());
     let api = api_server().await;

@@ -68,7 +68,7 @@ pub(crate) fn first(paths: &Paths) -> [Component; 2] {
         "--listen-client-urls=http://127.0.0.1:2379".to_owned(),
         "--advertise-client-urls=http://127.0.0.1:2379".to_owned(),
         "--listen-peer-urls=http://127.0.0.1:2380".to_owned(),
-        // The data does not outlive the machine: what a test waits for is not the disk.
+        // The data need not outlive the machine, and tests should not wait for its disk.
         "--unsafe-no-fsync".to_owned(),
         "--log-level=warn".to_owned(),
     ];

@@ -1,4 +1,4 @@
-//! A cluster that somebody else runs, such as kind: reached through a kubeconfig, from the host.
+//! A cluster that others run, such as kind: reached through a kubeconfig, from the host.
 
 use std::{
     path::{Path, PathBuf},

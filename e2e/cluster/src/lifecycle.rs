@@ -84,8 +84,8 @@ fn seed_of(paths: &Paths, archives: &[&Path]) -> Result<PathBuf> {
     Ok(paths.cache.join(name))
 }
 
-/// Images are large and change with the tests: what nobody has used for a while goes. Not at once,
-/// because clusters of two clones of the repository share the cache.
+/// Images are large and change with the tests, so images that were not used for a while are
+/// removed. Not at once, because clusters of two clones of the repository share the cache.
 fn forget_old(paths: &Paths, used: &[&Path]) -> Result<()> {
     let now = SystemTime::now();
     for path in used {
@@ -171,8 +171,8 @@ fn already_up(paths: &Paths, nodes: u8) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes the directories that the cluster mounts over, and says which are to be removed after it:
-/// those that were not there, and those that are only there for another cluster.
+/// Makes the directories that the cluster mounts over, and returns which to remove after it: those
+/// that did not exist, and those that exist only for another cluster.
 fn make_mount_points() -> Result<Vec<PathBuf>> {
     let mut ours = Vec::new();
     for point in keeper::MOUNT_POINTS.iter().map(Path::new) {

@@ -49,7 +49,7 @@ pub(crate) fn control_plane_links() -> String {
         format!("link set {BRIDGE} up"),
         // A route makes the kernel come as far as the rules that replace a Service's address.
         format!("route add {SERVICES} dev {BRIDGE}"),
-        // There is no outside: say so at once instead of letting connections time out.
+        // The network has no way out: connections fail at once instead of timing out.
         "route add unreachable default".to_owned(),
     ]
     .join("\n")

@@ -120,7 +120,7 @@ pub fn to_build_dockerfiles() -> Result<()> {
     report(install(TO_BUILD_DOCKERFILES, None))
 }
 
-/// Installs a browser if it can. The test of the page says that it is skipped where there is none.
+/// Installs a browser if it can. Without one, the test of the page reports that it is skipped.
 pub fn to_look_at_pages() {
     let fonts = !Path::new(FONT_DIRECTORY).is_dir();
     for missing in install(TO_LOOK_AT_PAGES, fonts.then_some(FONT_PACKAGE)) {

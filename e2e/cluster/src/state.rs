@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{hash, paths::Paths};
 
-/// What a cluster is made of: written by `up`, read by everybody else.
+/// The parts of a cluster: written by `up`, read by all other commands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Layout {
     /// How many nodes.
@@ -26,7 +26,7 @@ pub(crate) struct Layout {
     pub(crate) mount_points: Vec<PathBuf>,
 }
 
-/// A process, told apart from a later one of the same number by when it started.
+/// A process, distinguished from a later one of the same number by its start time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pid: i32,

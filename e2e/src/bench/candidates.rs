@@ -41,7 +41,7 @@ impl Candidates {
         })
     }
 
-    /// Enters elections, of which the first is the one after the last.
+    /// Enters elections; the first must follow the last one that was entered.
     pub(super) async fn enter(&mut self, elections: Range<usize>) -> Result<()> {
         let sessions = &self.sessions;
         let queues = stream::iter(elections)
@@ -70,7 +70,7 @@ impl Candidates {
         Ok(queue.map(|(node, _)| node.clone()).unwrap_or_default())
     }
 
-    /// The same in many elections, of which none may be named twice, as soon as the servers can.
+    /// The same in many elections, each named at most once, as fast as the servers allow.
     pub(super) async fn change_all(
         &mut self,
         elections: impl IntoIterator<Item = usize>,

@@ -198,7 +198,7 @@ async fn polled_latency(
 ) -> Result<Vec<Duration>> {
     let begun = change_steadily(candidates, size).await?;
     sleep(Duration::from_secs(5)).await;
-    // What changed twice between two looks the poller never saw.
+    // The poller never saw a leader that was replaced between two of its looks.
     let seen = |(election, leader, at): Change| {
         Some(
             poller

@@ -3,7 +3,7 @@
 //! It is made from what the operator itself rendered: the same images, JVM flags, security
 //! properties, probes and `zoo.cfg`. What only the operator has is replaced by what people write: an
 //! init container that writes `myid` and copies the files, the image's own `zkServer.sh`, and no
-//! `db.autocreate=false`, which needs somebody who knows when a disk may be empty.
+//! `db.autocreate=false`, which needs an operator that knows when a disk may be empty.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub struct Pattern {
 pub enum Strategy {
     /// Restarts pods by itself, from the highest ordinal.
     RollingUpdate,
-    /// Waits until somebody deletes a pod.
+    /// Waits until a pod is deleted.
     OnDelete,
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 /// By election: each leader's node, and when it was first seen.
 type Seen = HashMap<usize, Vec<(String, Instant)>>;
 
-/// What somebody who follows elections saw, in order. Copies share it.
+/// The leaders that an observer of elections saw, in order. Copies share it.
 #[derive(Clone, Default)]
 pub(super) struct Sightings(Arc<Mutex<Seen>>);
 

@@ -33,7 +33,7 @@ const WRITERS: u32 = 4;
 pub struct Measured {
     /// Who carried the change out.
     pub way: Way,
-    /// The longest time in which nobody's write was acknowledged during the change, in seconds.
+    /// The longest time in which no write of any client was acknowledged during the change, in seconds.
     pub longest_gap: f64,
     /// The sum of all such times of at least 0.3 s: shorter ones are the machine's noise.
     pub total_gap: f64,

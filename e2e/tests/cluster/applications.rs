@@ -25,8 +25,8 @@ fn ensure_succession(before: &Value, after: &Value) -> Result<()> {
         old["identity"] != new["identity"],
         "{old} still leads: {new}"
     );
-    // On a machine that is too busy the old leader may have lost a session and led again before it was
-    // killed: whoever led last is at least as new.
+    // On a machine that is too busy the old leader may have lost a session and led again before it
+    // was killed: the previous leader's token may then be newer.
     let previous = &after["previousLeader"]["fencingToken"];
     let previous: u64 = previous.as_str().unwrap_or_default().parse()?;
     ensure!(
@@ -44,8 +44,8 @@ fn ensure_succession(before: &Value, after: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Two processes that know the leader: each takes over from the other once, and the one that was killed
-/// comes back in between. So many candidates as `count` says of the number of processes are there.
+/// Two processes that know the leader: each takes over from the other once, and the one that was
+/// killed comes back in between. `count` gives the number of candidates for a number of processes.
 fn hand_over_and_back<'w>(
     election: &Election<'w>,
     ids: [&str; 2],
@@ -73,8 +73,8 @@ fn hand_over_and_back<'w>(
     ensure_succession(&joined, &agree(&processes)?)
 }
 
-/// Kafka's brokers say who the controller is, and one of them that it is the controller. All brokers
-/// that have registered are listed.
+/// Every Kafka broker reports who the controller is, and one reports that it is the controller. The
+/// status lists all brokers that have registered.
 pub(crate) fn kafka_status_equals_what_the_brokers_report(world: &World) -> Result<()> {
     let pod = world.application("kafka")?;
     let hosts = format!("{}/kafka", world.small_ensemble(1)?.members(1));
@@ -203,8 +203,8 @@ pub(crate) fn flink_status_equals_what_the_job_managers_report(world: &World) ->
     Ok(())
 }
 
-/// Patroni's members take the leader key; one that comes back with the name of the leader has to make
-/// the key anew, which is another term of the same leader.
+/// Patroni's members take the leader key; one that returns under the leader's name has to create
+/// the key again, which is another term of the same leader.
 pub(crate) fn patroni_status_equals_what_its_members_are_told(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let hosts = world.small_ensemble(1)?.members(1);
@@ -220,7 +220,7 @@ pub(crate) fn patroni_status_equals_what_its_members_are_told(world: &World) -> 
     let second = election.wait_agrees(&members.iter().collect::<Vec<_>>(), 1)?;
     ensure_succession(&first, &second)?;
 
-    // At once, so that the key of the process before is still there; nobody else is there to take it.
+    // At once, while the key of the old process still exists; no other member runs that could take it.
     let leader = take_leader(&second, &mut members)?;
     leader.kill()?;
     members.push(start(leader.id())?);

@@ -76,8 +76,8 @@ pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
     })
 }
 
-/// The chain stands still while the ensemble is paused, goes on afterwards, and turns round when the
-/// user asks for the old size in the middle of a step.
+/// The chain stops while the ensemble is paused, continues afterwards, and reverses when the user
+/// asks for the old size in the middle of a step.
 pub(crate) fn a_chain_is_paused_resumed_and_turned_round(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let ensemble = world.small_ensemble(3)?;

@@ -1,5 +1,5 @@
-//! The command line of people, against a cluster: what it shows is so, what it plans is what comes, and
-//! what it does happens.
+//! The command line of people, against a cluster: its status is true, its plans come true, and its
+//! actions take effect.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -122,7 +122,7 @@ pub(crate) fn people_see_plan_and_act(world: &World) -> Result<()> {
     })?;
     ensemble.wait_ready(3)?;
 
-    // Elections, and everything for whoever has to help.
+    // Elections, and the support bundle.
     let election = world.election("app", "/app", json!({ "type": "Kazoo" }))?;
     election.wait_condition("LeaderElected", "False", "NoElection")?;
     let elections = says(world, &["elections"])?;

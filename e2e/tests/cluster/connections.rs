@@ -137,7 +137,7 @@ fn told(election: &Election<'_>) -> Result<String, String> {
 }
 
 /// Leaders behind a chroot with a digest ACL, and behind TLS with a client's certificate and SASL.
-/// What is wrong with Secrets is told, and heals when they are corrected.
+/// Faults in Secrets are reported, and disappear when the Secrets are corrected.
 pub(crate) fn elections_in_a_zookeeper_of_others_are_read_with_tls_and_credentials(
     world: &World,
 ) -> Result<()> {
@@ -220,7 +220,7 @@ pub(crate) fn elections_in_a_zookeeper_of_others_are_read_with_tls_and_credentia
     closed.wait_condition("LeaderElected", "False", "NoElection")
 }
 
-/// Neither or both of the ways to name an ensemble, connect strings that are none, another chroot.
+/// Neither or both of the ways to name an ensemble, invalid connect strings, another chroot.
 pub(crate) fn connections_that_cannot_be_are_refused(world: &World) -> Result<()> {
     let cases: &[(Value, &[&str])] = &[
         (json!({}), &["either ensembleRef"]),

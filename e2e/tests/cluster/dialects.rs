@@ -74,8 +74,8 @@ pub(crate) fn an_election_in_an_open_dialect_is_detected_and_stays_so(world: &Wo
     Ok(())
 }
 
-/// Candidates that say nothing of themselves are told apart by their sessions, and the members know from
-/// where those are connected.
+/// Anonymous candidates are distinguished by their sessions, and the members report from where
+/// those are connected.
 pub(crate) fn anonymous_candidates_have_the_address_of_their_connection(
     world: &World,
 ) -> Result<()> {
@@ -155,8 +155,8 @@ pub(crate) fn an_election_whose_leader_registers_itself_follows_the_registration
     Ok(())
 }
 
-/// A user's own dialect: a broken pattern is told and can be corrected; the oldest member leads; and
-/// another spec lets the data decide.
+/// A user's own dialect: a broken pattern is reported and can be corrected; the oldest member
+/// leads; and another spec lets the data decide.
 pub(crate) fn an_election_of_the_users_own_making_is_read_as_described(
     world: &World,
 ) -> Result<()> {
@@ -252,8 +252,8 @@ pub(crate) fn options_of_another_dialect_of_election_are_refused(world: &World) 
     world.apply(&object)
 }
 
-/// kazoo's `NonBlockingLease` writes until when it counts into a node that lasts. Nobody leads from then
-/// on, although no znode changes.
+/// kazoo's `NonBlockingLease` writes the end of the lease into a persistent znode. After that time
+/// the election has no leader, although no znode changes.
 pub(crate) fn a_lease_of_kazoo_counts_until_its_end(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let hosts = world.small_ensemble(1)?.members(1);
@@ -293,8 +293,8 @@ pub(crate) fn a_lease_of_kazoo_counts_until_its_end(world: &World) -> Result<()>
     election.wait_condition("QueueHealthy", "True", "Orderly")
 }
 
-/// Whoever was active last by Hadoop's breadcrumb is shown beside the owner of the lock, and stays when
-/// the lock goes.
+/// The status shows the last active node by Hadoop's breadcrumb beside the owner of the lock, and
+/// keeps it when the lock is deleted.
 pub(crate) fn hadoops_breadcrumb_is_shown_beside_the_lock(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let hosts = world.small_ensemble(1)?.members(1);
@@ -319,7 +319,7 @@ pub(crate) fn hadoops_breadcrumb_is_shown_beside_the_lock(world: &World) -> Resu
     run("k.create(lock, info(b'0'), makepath=True); k.create(crumb, info(b'0'))")?;
     election.wait_queue(&["nn0"])?;
     last("nn0")?;
-    // The lock goes without a clean exit, and another takes it but has not fenced the first yet.
+    // The lock is deleted without a clean exit; another node takes it but has not fenced the first yet.
     run("k.delete(lock)")?;
     election.wait_condition("LeaderElected", "False", "NoElection")?;
     last("nn0")?;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Locks and leader election: everybody creates one node, the winner is whoever was first, and its
+/// Locks and leader election: all candidates create the same node, the first one wins, and its
 /// death wakes all the others.
 pub(crate) fn the_unfair_election_has_one_leader_and_a_herd(world: &World) -> Result<()> {
     let clients = world.clients()?;
@@ -57,7 +57,7 @@ pub(crate) fn the_unfair_election_has_one_leader_and_a_herd(world: &World) -> Re
     let last = all.pop().context("nobody is left")?;
     election.wait_agrees(&[&last], 1)?;
     last.stop()?;
-    // Nobody is left to lead, and the status says so instead of naming the last one.
+    // No candidate is left: the status reports no leader instead of the last one.
     until("nobody leads", PATIENCE, || {
         let (leader, queue) = election.view()?;
         if leader.is_none() && queue.is_empty() {
@@ -182,7 +182,7 @@ pub(crate) fn the_official_recipe_with_and_without_acknowledgement(world: &World
 }
 
 /// Elections with znodes, and Curator: a create whose reply was lost and that was blindly repeated
-/// leaves a second node of one session, which everybody else waits behind.
+/// leaves a second node of one session, and all other candidates wait behind it.
 pub(crate) fn a_second_node_of_one_session_is_shown_as_a_suspected_orphan(
     world: &World,
 ) -> Result<()> {

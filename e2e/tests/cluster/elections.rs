@@ -237,8 +237,8 @@ pub(crate) fn zookeepers_own_recipes_agree_with_the_status(world: &World) -> Res
     Ok(())
 }
 
-/// kazoo's lock without an ephemeral node: who held it when its process died holds it still, until
-/// somebody removes the node. kazoo says the same, and the status says what is odd.
+/// kazoo's lock without an ephemeral node: a holder whose process died keeps the lock until its
+/// node is removed. kazoo reports the same holder, and the status reports what is odd.
 pub(crate) fn a_lock_that_outlives_its_holder_is_shown_as_held(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let hosts = world.small_ensemble(1)?.members(1);
@@ -283,8 +283,8 @@ pub(crate) fn a_lock_that_outlives_its_holder_is_shown_as_held(world: &World) ->
     election.wait_condition("QueueHealthy", "True", "Orderly")
 }
 
-/// Until 5.3 a Curator latch leaves the queue and joins its end after each reconnection; since 5.4 it
-/// stays where it is. The status says of both what they say themselves.
+/// Until 5.3 a Curator latch leaves the queue and joins its end after each reconnection; since 5.4
+/// it keeps its place. For both, the status equals what they report themselves.
 pub(crate) fn two_generations_of_curators_latch_reconnect(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let mut spec = Ensemble::small(1);
@@ -292,7 +292,7 @@ pub(crate) fn two_generations_of_curators_latch_reconnect(world: &World) -> Resu
     let ensemble = world.ensemble("main", spec)?;
     ensemble.wait_ready(1)?;
     let hosts = ensemble.members(1);
-    // The sessions outlive the time in which nobody serves.
+    // The sessions outlive the time without a serving member.
     let start = |classes: &str, path: &str, id: &str| {
         let classes = format!("{classes}:/clients/classes:/clients/java");
         let options = ["-Xmx48m", "-Dsession=60000", "-cp", &classes];

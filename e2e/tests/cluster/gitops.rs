@@ -136,8 +136,8 @@ pub(crate) fn manifests_applied_again_change_nothing_and_stay_their_users(
     Ok(())
 }
 
-/// Clients find the ensemble by a ConfigMap of its own. One of that name that is somebody else's is left
-/// alone and told, and holds nothing else up.
+/// Clients find the ensemble by a ConfigMap of its own. A foreign ConfigMap of that name is left
+/// alone and reported, and blocks nothing else.
 pub(crate) fn clients_find_an_ensemble_by_its_config_map(world: &World) -> Result<()> {
     let theirs = json!({
         "apiVersion": "v1",

@@ -15,7 +15,7 @@ use bellwether_e2e::kubectl::VARIABLE;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 
-/// For how long the output of a command may still differ: it tells of what is under way.
+/// For how long the output of a command may still differ, since it shows work in progress.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command of a page, and what it should print.
@@ -81,8 +81,8 @@ fn carry_out(step: &Step, root: &Path, programs: &Path) -> Result<()> {
         }
     };
     let what = step.command.clone();
-    // Only what changes nothing may be asked again. Other tests replace the operator, which a rollout's
-    // status tells of.
+    // Only commands that change nothing may be repeated. Other tests replace the operator, which a
+    // rollout's status reports.
     let asks = [
         "kubectl get",
         "kubectl exec",

@@ -79,7 +79,7 @@ pub(crate) fn lint_refuses_what_the_api_server_refuses_at_the_same_field(
             world.run(&["apply", "--server-side", "-f", before])?;
             outputs = vec![ask(world, &apply, &file)?];
         } else {
-            // Server-side apply tells of some things in words of its own.
+            // Server-side apply words some refusals differently.
             outputs.push(ask(world, &["create"], &file)?);
         }
         let taken = outputs

@@ -101,7 +101,7 @@ impl Prometheus {
         let answer = || -> Result<Value> {
             let mut stream = TcpStream::connect(self.address)?;
             stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-            // Queries may be long, and what is no query takes no POST.
+            // Queries may be long, so they use POST; the other endpoints do not accept it.
             let body = query.map(|q| format!("query={}", encoded(q)));
             let (method, body) = body.map_or(("GET", String::new()), |body| ("POST", body));
             write!(
@@ -130,7 +130,7 @@ impl Prometheus {
     }
 }
 
-/// Letters and digits as they are, anything else as `%` and its number.
+/// Letters and digits stay as they are; any other byte becomes `%` and its number.
 fn encoded(text: &str) -> String {
     let byte = |b: u8| match b {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(b).to_string(),
@@ -217,7 +217,7 @@ fn targets(world: &World) -> Result<Option<Vec<Value>>> {
             if !pod["metadata"]["deletionTimestamp"].is_null() {
                 continue;
             }
-            // The cluster's service discovery is not what is tested.
+            // This test does not cover the cluster's service discovery.
             let address = pod["status"]["podIP"]
                 .as_str()
                 .context("a pod without an address")?;

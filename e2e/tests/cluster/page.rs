@@ -20,7 +20,7 @@ pub(crate) struct Page {
 const CARD: &str = "document.querySelector('#ensemble-list > article')";
 
 impl Page {
-    /// Opens it for the namespace of a test; `None` where there is no browser.
+    /// Opens it for the namespace of a test; `None` without a browser.
     pub(crate) fn open(world: &World) -> Result<Option<Self>> {
         if !Browser::is_there() {
             eprintln!("nobody looks at the page: install Debian's package chromium");
@@ -31,7 +31,7 @@ impl Page {
         browser.appear(1200, false)?;
         browser.open(&forward.address(&world.namespace))?;
         browser.wait("document.getElementById('link')?.textContent === 'Live'")?;
-        // It is gone after a reload.
+        // A reload would remove this mark.
         browser.evaluate("window.loadedOnce = true")?;
         Ok(Some(Self {
             browser,

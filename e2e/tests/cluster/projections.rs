@@ -180,7 +180,7 @@ pub(crate) fn what_is_wrong_about_projections_is_refused(world: &World) -> Resul
         world.try_apply(&object)?,
         &["group named pod or ip"],
     )?;
-    // What the rules cannot see is told by the status.
+    // The status reports what the API's rules cannot check.
     object["spec"]["projections"] = json!({ "podLabels": {} });
     object["spec"]["podBinding"] = json!({ "identityPattern": "(?P<pod>" });
     world.apply(&object)?;
@@ -203,7 +203,7 @@ pub(crate) fn a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind(
     let lease = json!({ "lease": { "leaseDurationSeconds": 6 } });
     world.apply(&manifest("app", path, lease))?;
     let election = world.election_handle("app");
-    // Nobody leads: the Lease says so.
+    // There is no leader: the Lease has no holder.
     wait_object(world, "lease", "app", |lease| {
         lease["spec"]["holderIdentity"] == ""
     })?;
@@ -228,7 +228,7 @@ pub(crate) fn a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind(
     })?;
     election.wait_condition("Projected", "True", "UpToDate")?;
 
-    // A Lease of somebody else is left alone and told of.
+    // A foreign Lease is left alone and reported.
     let foreign = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

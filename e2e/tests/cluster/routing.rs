@@ -220,7 +220,7 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
     let status = election.status().map_err(anyhow::Error::msg)?;
     ensure!(status["leader"]["pod"] == "web-0", "{status}");
 
-    // The spec has another generation and reads the same; what follows is mirrored all the same.
+    // The spec has another generation and equal contents; later changes are mirrored all the same.
     let generation = || {
         let object = get(world, "le", "app").map_err(anyhow::Error::msg)?;
         Ok::<_, anyhow::Error>(object.unwrap_or_default()["metadata"]["generation"].clone())
@@ -276,7 +276,7 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
     }
     wait_roles(world, ROLE, &[("web-2", "leader")])?;
 
-    // While no pod can be told, none is the leader's.
+    // While the operator cannot identify the leader's pod, no pod is labelled or reached.
     let binding = |pattern: Value| json!({ "podBinding": { "identityPattern": pattern } });
     patch(world, "app", &binding(json!("(?P<pod>")))?;
     election.wait_condition("LeaderBound", "Unknown", "PatternInvalid")?;
@@ -311,7 +311,7 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
     let now = slice.unwrap_or_default()["metadata"]["resourceVersion"].clone();
     ensure!(now == version, "the slice was written: {version} and {now}");
 
-    // Another key moves the labels; a foreign label is left alone and told of.
+    // Another key moves the labels; a foreign label is left alone and reported.
     patch(
         world,
         "app",
@@ -342,7 +342,7 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
     wait_roles(world, "role", &[])?;
     wait_roles(world, "zookeeper.bellwether.dev/role-labelled", &[])?;
 
-    // Nor when the election is deleted, also if nobody saw that.
+    // A deleted election leaves nothing either, even if it was deleted while no operator ran.
     world.apply(&object)?;
     wait_roles(world, ROLE, &three)?;
     wait_object(world, "service", "app", |_| true)?;

@@ -24,8 +24,8 @@ const SHORT_CUT: Duration = Duration::from_secs(4);
 const LONG_CUT: Duration = Duration::from_secs(20);
 
 /// Candidates come and go while the ensemble rolls and loses its leader, and the operator is killed
-/// and cut off. No leader is shown who never stood, no fencing token goes back, and in the end every
-/// status equals what a new client reads.
+/// and cut off. Every leader that is shown was a candidate, fencing tokens never decrease, and in
+/// the end every status equals what a new client reads.
 pub(crate) fn statuses_equal_a_fresh_read_after_everything_failed(world: &World) -> Result<()> {
     let time = long().unwrap_or_default();
     let ensemble = world.small_ensemble(3)?;
@@ -105,8 +105,8 @@ fn fail(world: &World, ensemble: &Ensemble<'_>, round: u64) -> Result<()> {
     // A container that was killed often is started later and later, and a new pod's at once.
     world.replace_operator()?;
     world.wait_operator()?;
-    // Last what the operator lives through: a new one reads everything, so it cannot have missed
-    // anything.
+    // Faults that the operator survives come last: a new operator reads everything, so it cannot
+    // have missed anything.
     let leader = ensemble.wait_leader()?;
     ensemble.delete_pod(&leader)?;
     cut_off(SHORT_CUT)?;
@@ -135,8 +135,8 @@ fn difference(world: &World, truth: &Truth) -> Option<String> {
     (shown != *truth).then(|| format!("{shown:?} instead of {truth:?}"))
 }
 
-/// Everything that any status ever showed: nobody led who never stood, and tokens only grew. Returns
-/// how many leaders were shown.
+/// Checks everything that any status ever showed: every leader was a candidate, and tokens only
+/// grew. Returns how many leaders were shown.
 fn assert_never_wrong(world: &World, churn: &Churn) -> Result<usize> {
     let mut tokens: BTreeMap<String, i64> = BTreeMap::new();
     let mut shown = 0;

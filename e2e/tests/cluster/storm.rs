@@ -23,7 +23,7 @@ const SIZES: [u16; 3] = [1, 3, 5];
 /// A container that was killed often is started again after five minutes.
 const PATIENCE: Duration = Duration::from_secs(420);
 
-/// What goes on for a while, and ends when it is dropped: [`Frozen`] or [`Cut`].
+/// A fault that lasts until it is dropped: [`Frozen`] or [`Cut`].
 type Lasting = Box<dyn Any>;
 
 /// What a user does, and what happens to servers and the operator.
@@ -58,9 +58,9 @@ const ACTS: [Act; 12] = [
     Act::LoseDisk,
 ];
 
-/// The size, the settings and the pods change while servers are killed, hang, and are cut off from all or
-/// one of the others or hear nothing, one loses its disk, and the operator is killed. No acknowledged write
-/// is lost, never could two leaders commit, and in the end the ensemble is as it was asked for.
+/// The size, the settings and the pods change while servers are killed, hang, and are cut off from all
+/// or one of the others or hear nothing, one loses its disk, and the operator is killed. No acknowledged
+/// write is lost, two leaders can never commit, and in the end the ensemble is as asked for.
 pub(crate) fn no_write_is_lost_whatever_fails(world: &World) -> Result<()> {
     let long = soak::long();
     let seed = match std::env::var(SEED).ok().and_then(|text| text.parse().ok()) {
@@ -180,7 +180,7 @@ impl Storm<'_> {
         Ok(true)
     }
 
-    /// A failure of one server; `false` if its process is elsewhere or has gone.
+    /// A failure of one server; `false` if its process is elsewhere or has ended.
     fn fail(&mut self, act: Act, uid: &String, pods: &[(String, String)]) -> Result<bool> {
         let is_server = |p: &Process| p.line.contains("QuorumPeerMain");
         let Some(server) = process::of_pod(uid).into_iter().find(is_server) else {

@@ -67,13 +67,13 @@ fn nodes(reading: &Reading) -> Vec<&str> {
 #[test]
 fn the_leader_is_not_listed_twice() {
     let rules = with_members(50);
-    // By its name, though another session created that node.
+    // The leader is found by its name, although another session created that node.
     let mut reading = led(&rules, "b", 7);
     reading.add_others(&rules, others(&rules, &[("c", 3), ("b", 2), ("a", 1)]));
     assert_eq!(nodes(&reading), ["leader", "c", "a"]);
     assert_eq!(reading.candidate_count, 3);
     assert_eq!(reading.zxid, 120);
-    // By its session, though it has another name there.
+    // The leader is found by its session, although it has another name there.
     let mut reading = led(&rules, "10.0.0.1:80", 2);
     reading.add_others(&rules, others(&rules, &[("c", 3), ("b", 2), ("a", 1)]));
     assert_eq!(nodes(&reading), ["leader", "c", "a"]);
@@ -152,7 +152,7 @@ fn a_lease_counts_until_its_end_and_not_at_it() {
         reading.expire(end);
         assert_eq!(reading.verdict, Verdict::NotActive, "{text}");
     }
-    // Without a time that can be read nobody leads.
+    // Without a valid time there is no leader.
     for text in ["", "soon", "1767268800"] {
         assert_eq!(at(text).verdict, Verdict::NotActive, "{text}");
     }
@@ -174,7 +174,7 @@ fn the_number_of_the_term_is_the_leaders_alone() {
     assert_eq!(epochs, [Some(Some("17".to_owned())), Some(None)]);
     assert_eq!(told(reading.leader().unwrap()), epochs[0]);
     assert_eq!(reading.zxid, 130);
-    // Nothing is said, or nothing that could be shown as it is, or nobody leads.
+    // An empty number, one that cannot be shown as it is, and an election without a leader.
     reading.add_epoch(epoch(b"").as_deref(), 131);
     assert_eq!(
         (told(reading.leader().unwrap()), reading.zxid),

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Larger data is no identity, and would take many times its size as a tree.
+/// Larger data is not an identity, and would take many times its size as a tree.
 const MAX_JSON: usize = 64 * 1024;
 
 /// Data that is JSON.

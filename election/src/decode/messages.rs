@@ -1,15 +1,15 @@
 //! Identities in protobuf messages, as far as the identity needs them.
 //!
-//! The messages are declared by hand: they are a few fields of what the applications' `.proto`
-//! files declare, and unknown fields are skipped. Nothing is required, because a message that lacks
-//! its identity is only shown otherwise.
+//! The messages are declared by hand: they are a few fields of what the applications' `.proto` files declare,
+//! and unknown fields are skipped. No field is required, because a message without its identity is only shown
+//! in another way.
 
 use bellwether_api::election::IdentitySource;
 use prost::Message;
 
 use super::Decoded;
 
-/// Larger data is no identity.
+/// Larger data is not an identity.
 const MAX_MESSAGE: usize = 64 * 1024;
 
 /// Hadoop, HAZKInfo.proto, `ActiveNodeInfo`, of HDFS. The first two fields of

@@ -127,7 +127,7 @@ fn json_is_read_where_the_pointers_point() {
         decode(decoder, br#"{"a":true}"#),
         decoded("true", IdentitySource::Json)
     );
-    // What is no such JSON is shown as it is.
+    // Data without these values is shown as it is.
     for data in [r#"{"a":null}"#, r#"{"a":[1]}"#, "{", "text"] {
         assert_eq!(
             decode(decoder, data.as_bytes()),

@@ -144,8 +144,8 @@ proptest! {
         agrees(DialectType::GuidN, &names, |a, b| key(a).cmp(&key(b)), all)?;
     }
 
-    /// ZooKeeper, ZNodeName.java: Integer.parseInt after the last '-', nothing for what is none, and
-    /// those last; then what is before it.
+    /// ZooKeeper, ZNodeName.java: Integer.parseInt after the last '-', names without a number last; then the
+    /// text before that '-'.
     #[test]
     fn order_is_that_of_zookeepers_write_lock(
         numbers in prop::collection::btree_map(any::<i64>(), formatted(), 0..12),

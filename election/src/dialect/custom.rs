@@ -22,7 +22,7 @@ pub(crate) struct Pattern(Regex);
 ///
 /// A sentence that says why the pattern cannot be used: its syntax, its size, or a missing group.
 pub(crate) fn pattern(text: &str, order: Order) -> Result<Pattern, String> {
-    // By itself first: what is put round it must not complete a broken pattern.
+    // The pattern alone must compile first: the group around it must not complete a broken pattern.
     compile(text)?;
     let whole = compile(&format!(r"\A(?:{text})\z"))?;
     let has_number = whole.capture_names().flatten().any(|name| name == "seq");

@@ -16,7 +16,7 @@ pub enum Detection {
         /// How many children end in a sequence number all the same.
         sequential: usize,
     },
-    /// Children of several dialects are there, or of one and of none.
+    /// There are children of several dialects, or of one dialect and of unknown ones.
     Ambiguous {
         /// How many there are of each.
         counts: Vec<(DialectType, usize)>,
@@ -65,8 +65,8 @@ fn tried(has_registration: impl Fn(&Registration) -> bool) -> Vec<Tried> {
 
 /// Detects the dialect by the names of children.
 ///
-/// It is the first one that some child fits, and that every child fits that ends in a sequence
-/// number. Children without a number are no candidates in most dialects, so they do not count.
+/// It is the first one that some child fits and that every child with a sequence number at its end fits.
+/// Children without a number are no candidates in most dialects, so they do not count.
 pub(crate) fn detect<'n>(
     children: impl IntoIterator<Item = &'n str>,
     has_registration: impl Fn(&Registration) -> bool,
@@ -122,7 +122,7 @@ pub(crate) fn detect<'n>(
 }
 
 /// Detects the dialect of an ephemeral node, which is the leader's own, by its name and data. A node that no
-/// recipe claims is of the first that takes any node.
+/// recipe claims gets the first dialect that takes any node.
 pub(crate) fn detect_node(name: &str, data: &[u8]) -> Option<DialectType> {
     let recognises = |recipe: &Recipe| match recipe.detection {
         DetectedBy::NodeName(own) => own == name,

@@ -166,7 +166,7 @@ fn names_tell_sessions_ids_and_labels() {
     let session = |name| lock.parse(name).unwrap().session;
     assert_eq!(session("x--5-0000000001"), Some(-5));
     assert_eq!(session("x-ffffffffffffffff-0000000001"), Some(-1));
-    // Decimal or hexadecimal: the name does not tell.
+    // The name does not show whether it is decimal or hexadecimal.
     assert_eq!(session("x-0123456789012345-0000000001"), None);
     let kazoo = names(Kazoo, "");
     let name = format!("{HEX}__rlock__0000000001");
@@ -230,7 +230,7 @@ fn the_dialect_of_a_directory_is_detected() {
             &["ballot0000000001", "leader_ack"],
             Detection::Found(ZkRubyElection),
         ),
-        // Two names fit two dialects each; what makes more of them counts.
+        // Two kinds of names fit two dialects each; the other children decide.
         (&[solr], Detection::Found(Solr)),
         (&[solr, "host-n_0000000002"], Detection::Found(GuidN)),
         (&["0000000001", "0000000002"], Detection::Found(Bare)),

@@ -77,7 +77,7 @@ pub struct Roles {
 }
 
 impl Roles {
-    /// The roles of these pods. The leader's pod is the leader's also if other candidates run in it.
+    /// The roles of these pods. A pod in which the leader and other candidates run has the leader's role.
     pub fn new<'p>(
         projection: &PodLabelsProjection,
         leader: Option<&PodFacts>,
@@ -125,9 +125,9 @@ pub struct Change {
     pub only_after_all: bool,
 }
 
-/// The changes from what the election has set to what it should have, in the order in which they have
-/// to be carried out: whatever may be the leader's label is taken away first, then the leader's pod
-/// gets it, then other pods are labelled.
+/// The changes from what the election has set to what it should have, in the order in which they have to be
+/// carried out: first other pods lose what may be the leader's label, then the leader's pod gets it, then the
+/// remaining pods are labelled.
 pub fn changes(roles: &Roles, applied_labels: &BTreeMap<String, AppliedLabels>) -> Vec<Change> {
     let change = |pod: &str, uid: &str| Change {
         pod: pod.to_owned(),

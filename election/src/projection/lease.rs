@@ -15,9 +15,9 @@ pub fn lease_name<'a>(election: &'a str, projection: &'a LeaseProjection) -> &'a
 
 /// What has to be done about the Lease that exists under the name of the election's.
 ///
-/// While the mirror is blind it is left alone, so that it expires. `read` is when the leader was last read,
-/// and from then it runs, so that it never says for longer than its duration what was not read again. It
-/// is renewed by what was read a quarter of its duration later, and with every other change.
+/// While the mirror is blind it is left alone, so that it expires. The Lease runs from `read`, when the
+/// leader was last read, so that it never shows a leader for longer than its duration after that read. It is
+/// renewed by a read at least a quarter of its duration later, and with every other change.
 pub fn lease(
     subject: &Subject,
     projection: &LeaseProjection,

@@ -43,8 +43,8 @@ pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// after the leader's node was made may be taken for the leader's.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(1);
 
-/// Since when the candidate in a pod may run. Init containers do not count: those that go on running
-/// beside the others are no candidates.
+/// Since when the candidate in a pod may run. Init containers do not count: sidecars among them are not
+/// candidates.
 fn since(pod: &Pod) -> Option<Timestamp> {
     let annotations = pod.metadata.annotations.as_ref();
     let named = annotations.and_then(|annotations| annotations.get(DEFAULT_CONTAINER));
@@ -67,8 +67,7 @@ fn since(pod: &Pod) -> Option<Timestamp> {
 }
 
 impl PodFacts {
-    /// The facts about a pod; `None` if it has come to its end, since its addresses may belong to
-    /// another one then.
+    /// The facts about a pod; `None` if it has finished, since its addresses may belong to another pod then.
     pub fn from_pod(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
@@ -122,7 +121,7 @@ impl Pods {
         }
     }
 
-    /// A pod is there. Whether that is news.
+    /// Adds or replaces a pod. Returns whether that changed anything.
     pub fn insert(&mut self, facts: PodFacts) -> bool {
         if self.pods.get(&facts.name) == Some(&facts) {
             return false;
@@ -140,7 +139,7 @@ impl Pods {
         true
     }
 
-    /// A pod is not there any more. Whether that is news.
+    /// Removes a pod. Returns whether it was known.
     pub fn remove(&mut self, name: &str) -> bool {
         let Some(facts) = self.pods.remove(name) else {
             return false;
@@ -152,7 +151,7 @@ impl Pods {
         true
     }
 
-    /// Keeps only the pods of these names. Whether any went.
+    /// Keeps only the pods of these names. Returns whether any was removed.
     pub fn retain(&mut self, listed: &BTreeSet<String>) -> bool {
         let gone: Vec<String> = self
             .pods
@@ -219,13 +218,14 @@ pub struct Claimant<'a> {
     pub address: Option<&'a str>,
     /// Where the connection of its session comes from, if that is known.
     pub connection: Option<IpAddr>,
-    /// When it had to run at the latest, by the clock of a ZooKeeper server; `None` if that is not known,
-    /// and then every pod may be its.
+    /// When it had to run at the latest, by the clock of a ZooKeeper server; `None` if that is not known, and
+    /// then it may run in every pod.
     pub owned: Option<Timestamp>,
 }
 
 impl Claimant<'_> {
-    /// Whether it may run in a pod: what started after its node was made did not make it.
+    /// Whether the candidate may run in a pod: a container that started after the candidate's node was
+    /// created cannot have created that node.
     fn may_run_in(&self, pod: &PodFacts) -> bool {
         let Some(owned) = self.owned else { return true };
         let latest = owned.checked_add(CLOCKS).unwrap_or(Timestamp::MAX);
@@ -242,7 +242,7 @@ pub enum Binding {
     NotFound,
     /// This pod fits, but what runs there started too late to be the candidate.
     Younger(String),
-    /// These pods fit, so none is taken.
+    /// Several pods fit, so the candidate is bound to none of them.
     Ambiguous(Vec<String>),
 }
 

@@ -63,7 +63,7 @@ pub fn report(
         projection.conditions.push(bound(subject, binding));
     }
     if wanted.is_some() {
-        // Projections that need pods cannot be as they should be without knowing them.
+        // Projections that need pods fail while the pods are unknown.
         let unknown = binding.and_then(|binding| binding.as_ref().err());
         let failures: Vec<_> = failures.iter().chain(unknown).collect();
         projection.conditions.push(projected(subject, &failures));

@@ -67,7 +67,7 @@ fn target(port: &ProjectedPort) -> i32 {
     port.target_port.unwrap_or(port.port)
 }
 
-/// Whose slice it is.
+/// The Service and the pod that a slice is for.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceOf<'a> {
     /// The Service as it exists, which belongs to the election.
@@ -78,8 +78,8 @@ pub struct SliceOf<'a> {
 
 /// What has to be done about the slice that exists under the name of the election's.
 ///
-/// It never has more than one address, and none if the leader's pod is not known. While the mirror is
-/// blind an address stays only for as long as the very pod that it was given for is there.
+/// It never has more than one address, and none if the leader's pod is not known. While the mirror is blind,
+/// an address stays only as long as the pod with the same uid exists.
 pub fn slice(
     subject: &Subject,
     projection: &ServiceProjection,

@@ -118,7 +118,7 @@ fn pods(names: &[&str]) -> Pods {
     pods
 }
 
-/// The object after a step; `None` if there is none then.
+/// The object after a step; `None` if it does not exist then.
 fn after<K: Clone>(live: Option<&K>, step: Step<K>) -> Option<K> {
     match step {
         Step::Nothing | Step::Taken => live.cloned(),
@@ -141,7 +141,7 @@ fn the_lease_says_what_the_status_says() {
 #[test]
 fn the_lease_is_renewed_by_what_was_read_later_and_runs_from_then() {
     let lease = after(None, leased(queue(&["a"]), None, 1000)).unwrap();
-    // A leader is read a third of the duration later; what else is read in between renews nothing.
+    // The leader is read a third of the duration later; reads in between do not renew the Lease.
     assert_eq!(leased(queue(&["a"]), Some(&lease), 1003), Step::Nothing);
     let Step::Replace(renewed) = leased(queue(&["a"]), Some(&lease), 1005) else {
         panic!("it is not renewed");

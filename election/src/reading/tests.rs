@@ -58,7 +58,7 @@ fn stat(czxid: i64, session: i64) -> NodeStat {
     }
 }
 
-/// Nobody's data is the same, so that only what a test is about looks wrong.
+/// Each candidate has different data, so that only what a test is about looks wrong.
 fn member(czxid: i64, session: i64) -> CandidateNode {
     let data = format!("client {czxid}");
     let rules = of(DialectType::ZkElection);

@@ -19,14 +19,15 @@ static CUSTOM: Recipe = Recipe {
 #[derive(Clone, Debug)]
 pub(super) struct Dialect {
     pub(super) type_: DialectType,
-    /// What the spec has no say in. Its layout and decoders are in the fields below, with the spec's options.
+    /// The parts of the recipe that the spec cannot change. Its layout and decoders are in the fields below,
+    /// with the spec's options.
     pub(super) recipe: &'static Recipe,
     /// `None` if the path is the leader's node.
     pub(super) names: Option<Names>,
     pub(super) identity: Decoding,
     pub(super) registration: Decoding,
     pub(super) leader: LeaderChoice,
-    /// Where in the data the time is until which its owner leads.
+    /// The JSON pointer to the end of the owner's term in its data.
     pub(super) expiry: Option<String>,
 }
 

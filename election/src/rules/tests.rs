@@ -154,7 +154,7 @@ fn an_unusable_pattern_is_told_with_its_field() {
         text,
         "spec.dialect.custom.childPattern cannot be used: unclosed group."
     );
-    // The API server refuses these; an older one of its rules may not have.
+    // The API server refuses these specs; an older version of its rules may have accepted them.
     assert_eq!(refused(None), "spec.dialect.custom is missing.");
     let text = refused(Some(CustomOptions::default()));
     assert_eq!(text, "spec.dialect.custom.childPattern is missing.");

@@ -9,8 +9,8 @@ pub(super) const LENGTH: usize = 10;
 
 /// The history with the present leader at its head.
 ///
-/// Within one term only what is known of the leader may change: an ephemeral node has one owner for
-/// its whole life, and what an ACL hid may come to light.
+/// Within one term only the known facts of the leader may change: an ephemeral node has one owner for its
+/// whole life, and an ACL may stop hiding its data.
 pub(super) fn recorded(
     mut history: Vec<Transition>,
     leader: Option<&Leader>,
@@ -37,7 +37,7 @@ pub(super) fn recorded(
     history
 }
 
-/// Who led before this leader, whose term was interrupted: the last one of another term.
+/// The predecessor of a leader whose term was interrupted: the last leader of another term.
 pub(super) fn before(history: &[Transition], leader: &Leader) -> Option<PreviousLeader> {
     let mut earlier = history.iter().filter(|entry| !goes_on(entry, leader));
     earlier.find_map(|entry| {

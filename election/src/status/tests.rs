@@ -1,4 +1,4 @@
-//! Stories of elections, told as the statuses that the mirror writes.
+//! Stories of elections, as the statuses that the mirror writes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -471,8 +471,8 @@ fn the_history_tells_who_led_since_when_the_newest_first() {
 }
 
 proptest! {
-    /// Whatever the mirror sees in whatever order: counters only grow, the largest token never
-    /// falls, and a smaller token is always said.
+    /// For anything that the mirror sees, in any order: counters only grow, the largest token never falls,
+    /// and a smaller token is always reported.
     #[test]
     fn tokens_never_fall_in_silence(
         steps in prop::collection::vec(
@@ -558,14 +558,14 @@ fn what_became_of_projections_is_told_and_stands_until_it_is_known_anew() {
         (None, 1)
     );
     assert_eq!(bound(&tell(&spec, &next, None, Some(&told))), (None, 1));
-    // Nor where both lead with a node of the same name.
+    // The same holds if both lead with a node of the same name.
     let same_node = Projection {
         token: Some("4294967290".to_owned()),
         ..of("leader0000000001")
     };
     let of_another = tell(&spec, &sight, Some(&same_node), Some(&told));
     assert_eq!(bound(&of_another), (None, 1));
-    // Without projections nothing is said.
+    // Without projections the status reports nothing of them.
     spec.projections = None;
     assert_eq!(
         bound(&tell(&spec, &sight, Some(&of_a), Some(&told))),

@@ -12,7 +12,7 @@ use crate::observation::ClaimObservation;
 use crate::validate::ValidEnsemble;
 
 /// The claim of this member with the list that was finished, and that of the step that begins after it.
-/// The uid keeps the patch from a claim that took the place of the one that was seen.
+/// With the uid the API server rejects the patch for a claim that replaced the observed one.
 pub fn record(claim: &ClaimObservation, voters: &Voters, next: Option<&Voters>) -> DesiredObject {
     DesiredObject {
         kind: ObjectKind::PersistentVolumeClaim,
@@ -30,10 +30,10 @@ pub fn record(claim: &ClaimObservation, voters: &Voters, next: Option<&Voters>) 
     }
 }
 
-/// The claim with the ensemble as its owner, so that it is deleted with the ensemble, or without. `None`
-/// where it is so already.
+/// The claim with the ensemble as its owner, so that Kubernetes deletes it with the ensemble, or without that
+/// owner. `None` where the claim needs no change.
 ///
-/// A patch replaces all owners, so it holds only for the claim as it was seen.
+/// A patch replaces all owners, so it applies only to the observed version of the claim.
 pub fn owned(
     claim: &ClaimObservation,
     ensemble: &ValidEnsemble,

@@ -43,8 +43,8 @@ pub struct RenderedRevision {
 /// * `electionPortBindRetry=0`: retry for ever; after three failures a server would never take part
 ///   in an election again.
 /// * the two time limits: a server that looks for a leader asks again after half a second at most,
-///   where the default lets it sleep for a minute (a vote that reaches a server before it looks for a
-///   leader itself is lost, so somebody has to ask again), and a would-be leader waits 2 s for epochs.
+///   where the default lets it sleep for a minute (a vote that reaches a server before it looks for a leader
+///   itself is lost, so the sender has to ask again), and a prospective leader waits 2 s for epochs.
 const FIXED: &[(&str, &str)] = &[
     ("dataDir", "/data"),
     ("standaloneEnabled", "false"),
@@ -106,7 +106,7 @@ pub fn render(
     ]);
     let servers = server_lines(ensemble, voters);
     let of_a_voter = cfg(ensemble, &servers, None);
-    // A member that leaves and restarts before it is gone must not vote; an observer never does.
+    // A leaver that restarts before its pod is removed must not vote, so its file makes it an observer.
     if let Some(last) = voters.last() {
         let leaver = ServerId(last.0 + 1);
         let host = member_host(ensemble, leaver);
@@ -115,8 +115,8 @@ pub fn render(
             cfg(ensemble, &servers, Some((&leaver.to_string(), &host))),
         );
     }
-    // The same for any number of observers, so that a change of it restarts nobody; each puts its own
-    // id and name in. No voter lists them: a leader takes learners that it does not know.
+    // One file for any number of observers, so that a change of their number restarts no member; each observer
+    // fills in its own id and name. No voter lists them: a leader accepts learners that it does not know.
     files.insert(
         "zoo-observer.cfg".to_owned(),
         cfg(ensemble, &servers, Some(("{id}", &host(ensemble, "{pod}")))),
@@ -124,8 +124,8 @@ pub fn render(
     if let Some(id) = initialize {
         files.insert("initialize".to_owned(), id.to_string());
     }
-    // The voters' files are all the same, and the lines of the servers in them tell whose there are:
-    // once in the hash is enough. A plan is made often, and this is the most of what it hashes.
+    // The voters' files are equal, and their server lines name all voters, so the hash includes only one of
+    // them. The planner runs often, and this file is most of what it hashes.
     let hash = short_hash(&(&files, &of_a_voter));
     let name = format!("{}-config-{hash}", ensemble.name);
     for id in voters.iter() {

@@ -11,9 +11,9 @@ pub fn client_config_map(ensemble: &str) -> String {
     format!("{ensemble}-client")
 }
 
-/// The ConfigMap that clients read. It names the client Service and no member, so that it never changes
-/// in the life of an ensemble: an application that restarts when it changes never does. The keys `type`,
-/// `host`, `port` and `uri` are those of the Service Binding specification for Kubernetes.
+/// The ConfigMap that clients read. It names the client Service and no member, so it never changes in the life
+/// of an ensemble and never restarts an application that restarts on its changes. The keys `type`, `host`,
+/// `port` and `uri` are those of the Service Binding specification for Kubernetes.
 pub fn client_config(ensemble: &ValidEnsemble) -> DesiredObject {
     let name = client_config_map(&ensemble.name);
     let host = format!(

@@ -25,8 +25,8 @@ fn name_it(metadata: &mut Value) {
     metadata["labels"][labels::COMPONENT] = json!(labels::COMPONENT_OBSERVER);
 }
 
-/// The whole StatefulSet. Its pods carry the voters' labels too, so that the Services find them, and
-/// one more, by which the disruption budget leaves them out.
+/// The whole StatefulSet. Its pods carry the voters' labels too, so that the Services find them, and one more
+/// label, by which the disruption budget excludes them.
 pub fn stateful_set(
     ensemble: &ValidEnsemble,
     revision: &Revision,

@@ -55,7 +55,7 @@ pub fn pod_disruption_budget(ensemble: &ValidEnsemble) -> DesiredObject {
             "maxUnavailable": 1,
             "selector": {
                 "matchLabels": labels::selector(&ensemble.name),
-                // Observers are in no quorum: one of them more or less is nobody's loss.
+                // Observers do not vote, so the disruption budget ignores them.
                 "matchExpressions": [{
                     "key": labels::COMPONENT,
                     "operator": "NotIn",

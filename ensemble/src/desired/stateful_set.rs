@@ -52,8 +52,8 @@ pub fn restart_request(template: &Value) -> Option<String> {
     request.as_str().map(str::to_owned)
 }
 
-/// Only the number of replicas and that volumes stay; the pod template stays as an earlier operator version
-/// rendered it.
+/// Sets only the number of replicas and the retention of volumes; the pod template stays as an earlier operator
+/// version rendered it.
 pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
     DesiredObject {
         kind: ObjectKind::StatefulSet,
@@ -68,8 +68,8 @@ pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
     }
 }
 
-/// The pod template without a newcomer that somebody else left in it. A merge takes the annotation away whoever
-/// it belongs to.
+/// Removes a newcomer that somebody else left in the pod template. A merge removes the annotation whichever
+/// manager owns it.
 pub fn without_newcomer(name: &str) -> DesiredObject {
     DesiredObject {
         kind: ObjectKind::StatefulSet,
@@ -81,14 +81,14 @@ pub fn without_newcomer(name: &str) -> DesiredObject {
     }
 }
 
-/// Volumes belong to the operator: what becomes of them is decided in [`crate::plan::reclaim`], and a
-/// StatefulSet that somebody deletes or scales by hand costs none.
+/// Volumes belong to the operator: [`crate::plan::reclaim`] decides about them, and Kubernetes deletes no
+/// volume when a person deletes or scales the StatefulSet.
 fn retention() -> Value {
     json!({ "whenDeleted": "Retain", "whenScaled": "Retain" })
 }
 
-/// The whole StatefulSet. `inputs` is what [`inputs_hash`] says of it; `sizes` are those in the claim
-/// templates: the API server refuses any change of them.
+/// The whole StatefulSet. `inputs` is its [`inputs_hash`]; `sizes` are those in the claim templates: the API
+/// server rejects any change of them.
 pub fn stateful_set(
     ensemble: &ValidEnsemble,
     revision: &Revision,
@@ -106,8 +106,8 @@ pub fn stateful_set(
     )
 }
 
-/// The whole StatefulSet with the pod template that an earlier operator version wrote: somebody else changed
-/// it since, and put back it restarts nobody.
+/// The whole StatefulSet with the pod template that an earlier operator version wrote, to undo somebody else's
+/// change. Members that run that template do not restart.
 pub fn put_back(
     ensemble: &ValidEnsemble,
     template: &Value,
@@ -172,7 +172,7 @@ pub(super) fn parts(
             },
         },
     });
-    // The macro copies what it is given; what is large is moved in.
+    // The macro copies its arguments; the large pod spec is moved in instead.
     body["spec"]["template"]["spec"] = pod_spec(ensemble, revision);
     (meta, body)
 }
@@ -265,7 +265,7 @@ fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     spec
 }
 
-/// Members spread over nodes as far as there are enough of them.
+/// Members spread over nodes as far as there are enough nodes.
 fn spread(ensemble: &ValidEnsemble) -> Value {
     json!({
         "podAntiAffinity": {
@@ -354,7 +354,7 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         format!("-Xms{}m", ensemble.heap_mib),
         format!("-Xmx{}m", ensemble.heap_mib),
         "-Djava.security.properties=/conf/security.properties".to_owned(),
-        // Out of memory, a server must stop rather than limp.
+        // A server that runs out of memory must stop instead of continuing in a broken state.
         "-XX:+ExitOnOutOfMemoryError".to_owned(),
     ];
     jvm.extend(ensemble.jvm_options.iter().cloned());
@@ -387,8 +387,8 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
             "periodSeconds": 1,
             "failureThreshold": 1800,
         },
-        // The kubelet asks the server's own port: a broken or besieged container beside the server never
-        // gets it killed. Never a probe that needs a quorum: it would kill the members that wait for one.
+        // The kubelet probes the server's own port, so a broken or overloaded container beside the server never
+        // kills it. A probe that needs a quorum would kill the members that wait for one.
         "livenessProbe": {
             "tcpSocket": { "port": "client" },
             "periodSeconds": 20,
@@ -420,7 +420,7 @@ fn resources(ensemble: &ValidEnsemble) -> Value {
         None => Map::new(),
     };
     if all.is_empty() {
-        // The heap and as much again by half for the virtual machine itself and its buffers.
+        // The heap, and half of that size more for the virtual machine itself and its buffers.
         let memory = format!("{}Mi", ensemble.heap_mib + ensemble.heap_mib / 2);
         all.insert(
             "requests".to_owned(),
@@ -472,7 +472,7 @@ mod tests {
         let pid = child.id().to_string();
         assert!(Command::new("kill").arg(pid).status().unwrap().success());
         assert_eq!(child.wait().unwrap().code(), Some(143));
-        // The end of its output: nobody holds the pipe any more.
+        // The output ends: no process holds the pipe any more.
         assert_eq!(output.read_to_string(&mut line).unwrap(), 0);
     }
 

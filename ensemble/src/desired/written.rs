@@ -1,9 +1,9 @@
 //! What the operator wrote into a StatefulSet, and whether somebody else changed it since.
 //!
 //! The pod template stays as an earlier operator version rendered it, so it cannot be compared with what
-//! this version renders. The StatefulSet therefore carries the template as it was written. A value that
-//! differs was changed by somebody else if the API server says that another manager set it; an admission
-//! webhook that changes what the operator writes is none.
+//! this version renders. The StatefulSet therefore carries the template as it was written. A value that differs
+//! counts as changed by somebody else if the API server records another manager for it. A change by an
+//! admission webhook to the operator's own write does not count.
 
 use bellwether_api::{FIELD_MANAGER, labels};
 use serde_json::{Value, json};
@@ -37,15 +37,15 @@ pub fn edited(set: &Value) -> Option<Value> {
     changed.then_some(written)
 }
 
-/// One step on the way to a value.
+/// One segment of the path to a value.
 #[derive(Clone, Debug)]
 enum Segment<'a> {
     Field(&'a str),
-    /// The item of a list, by what it is known by.
+    /// The item of a list, whose fields are compared with the key in the managed fields.
     Item(&'a Value),
 }
 
-/// The ways to values in `part` that `whole` has otherwise.
+/// The paths of the values in `part` that differ in `whole`.
 fn compare<'a>(
     part: &'a Value,
     whole: &Value,
@@ -80,7 +80,7 @@ fn compare<'a>(
     }
 }
 
-/// Whether these managed fields hold the value at the end of the way, or one that it is part of.
+/// Whether these managed fields contain the value at the end of the path, or a value that contains it.
 fn owns(fields: &Value, path: &[Segment<'_>]) -> bool {
     let Some(all) = fields.as_object() else {
         return false;

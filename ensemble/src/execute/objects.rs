@@ -79,7 +79,7 @@ impl Objects {
         Ok(version)
     }
 
-    /// Changes an object as somebody else than the operator would; one that does not exist is left.
+    /// Changes an object as another client than the operator would, if the object exists.
     pub fn edit(&mut self, kind: ObjectKind, name: &str, change: impl FnOnce(&mut Value)) {
         if let Some(object) = self.all.get_mut(&(kind, name.to_owned())) {
             change(object);

@@ -1,19 +1,19 @@
-//! The phase, given the one before. A plan remembers nothing, so it cannot tell the end of a roll from a
-//! member that crashed, nor an ensemble that was ready from one that is about to be.
+//! The phase, given the previous one. A plan has no memory, so it cannot distinguish the end of a roll from a
+//! crashed member, or an ensemble that was ready from one that is about to be ready.
 
 use bellwether_api::ensemble::Phase;
 
 use super::report::Report;
 
 impl Report {
-    /// Goes on in the phase that the status shows now, where what was begun in it is not over:
+    /// Keeps the phase that the status shows now while the change that began in it is unfinished:
     ///
-    /// * A start ends when the last member serves, not when a majority does; a size change or a roll when the
-    ///   member that restarted last serves, not when its old pod goes.
+    /// * A start ends when the last member serves, not when a majority does; a size change or a roll ends when
+    ///   the member that restarted last serves, not when its old pod terminates.
     /// * An ensemble becomes ready when Kubernetes counts every member as ready. A server serves a moment
-    ///   before the kubelet's next probe says so, and until then the Service has no address for it: who
-    ///   waits for `Ready` of a new ensemble and connects would be refused. One that is ready already stays
-    ///   so, whatever a probe says while the server serves.
+    ///   before the kubelet's next probe reports it, and until then the Service has no address for it: a client
+    ///   that waits for `Ready` of a new ensemble and connects would be refused. A ready ensemble stays ready
+    ///   while its servers serve, whatever a probe reports.
     pub fn go_on_from(&mut self, previous: Option<Phase>) {
         let previous = previous.unwrap_or(Phase::Starting);
         let changing = matches!(

@@ -96,7 +96,7 @@ pub(crate) fn claim(name: &str, ordinal: u16, voters: Option<Voters>) -> ClaimOb
 }
 
 impl Running {
-    /// So many voters, of which the last leads, and so many observers.
+    /// An ensemble of `size` voters, the last of which leads, and of this many observers.
     pub(crate) fn new(size: u16, observers: u16) -> Self {
         let mut ensemble = example(ZooKeeperEnsembleSpec {
             replicas: 3,
@@ -265,12 +265,12 @@ pub(crate) fn outdate(pod: &mut PodObservation) {
     pod.controller_revision = Some("old".to_owned());
 }
 
-/// The pod was made anew from the current template.
+/// The pod was created from the current template.
 pub(crate) fn update(pod: &mut PodObservation) {
     pod.controller_revision = Some("new".to_owned());
 }
 
-/// The pod was made anew with this revision, and serves.
+/// The pod was created with this revision, and serves.
 pub(crate) fn runs(pod: &mut PodObservation, revision: &Revision) {
     update(pod);
     pod.revision = Some(revision.clone());

@@ -3,8 +3,8 @@
 //! Between the observation and the step other writes may have happened: another replica of the operator
 //! may have restarted a member, a member may have crashed, the leader may have changed, the user may have
 //! changed the spec. The executor therefore reads these facts again just before the step and takes it only
-//! if they are the same. Whatever changes a decision of the planner about restarts is part of them; what
-//! changes all the time and decides nothing, such as the last transaction of a server, is not.
+//! if they are the same. The facts contain everything that the planner's decisions about restarts depend on.
+//! They omit what changes all the time and decides nothing, such as the last transaction of a server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,7 +44,7 @@ struct PodFacts {
     terminating: bool,
     revision: Option<String>,
     role: MemberRole,
-    /// The list that its server judges quorums by, in its own words.
+    /// The list that its server judges quorums by, as the server reports it.
     voters: Option<Voters>,
     idle: bool,
     has_database: Option<bool>,
@@ -76,10 +76,10 @@ impl Facts {
         }
     }
 
-    /// What is different by now for this step, in words; `None` if nothing is.
+    /// What has changed for this step, in words; `None` if nothing has.
     ///
-    /// Claims decide about the deletion of claims only: a pass that records a list on them may restart a
-    /// member too.
+    /// Claims count only for the deletion of a claim: a pass that records a list on claims may also restart a
+    /// member.
     pub fn change(&self, now: &Self, step: &Step) -> Option<String> {
         let claims = matches!(step, Step::DeleteClaim { .. }) && self.claims != now.claims;
         let same = self.generation == now.generation

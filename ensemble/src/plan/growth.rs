@@ -1,5 +1,5 @@
-//! Volumes that grow. A claim can be asked for more, never for less; the claim template of the
-//! StatefulSet keeps its size for good, so claims that it makes later grow like the first ones.
+//! Volumes that grow. A claim can request more, never less; the claim template of the StatefulSet cannot change
+//! its size, so claims that are created from it later grow like the first ones.
 
 use bellwether_api::ensemble::status::{Reason, StorageStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -18,7 +18,7 @@ pub struct Growth {
     pub requests: Vec<DesiredObject>,
     /// Volumes that have not reached the size that their claims ask for.
     pub under_way: Option<String>,
-    /// What cannot be.
+    /// A change of size that is impossible.
     pub trouble: Option<Trouble>,
 }
 
@@ -35,9 +35,9 @@ pub fn template_sizes<'a>(
     }
 }
 
-/// What the template has, since it cannot change. Where that is the size that the user asks for, it is
-/// in the user's words: the API server writes `8192Mi` as `8Gi`, and another word must not pass for
-/// another wish.
+/// The size in the template, since it cannot change. If it equals the size that the user asks for, the result
+/// has the user's spelling: the API server writes `8192Mi` as `8Gi`, and another spelling must not count as
+/// another size.
 fn template_size<'a>(wanted: &'a Quantity, has: Option<&'a Quantity>) -> &'a Quantity {
     has.filter(|has| bytes(has) != bytes(wanted))
         .unwrap_or(wanted)
@@ -78,7 +78,7 @@ pub fn asked(observation: &Observation) -> Option<StorageStatus> {
     (asked != StorageStatus::default()).then_some(asked)
 }
 
-/// The claims of present members. Those of former members grow when these come back.
+/// The claims of present members. Claims of former members grow when their members return.
 fn of_members(
     claims: &[ClaimObservation],
     members: u16,

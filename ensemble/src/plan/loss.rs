@@ -1,15 +1,15 @@
-//! A majority of the voters' disks is lost: what is gone, and what a person decided about it.
+//! The loss of a majority of the voters' disks: which disks are lost, and what a person decided about it.
 //!
-//! An empty member does not vote, so no leader can be elected, and the operator does nothing by
-//! itself: only the lost disks may have had what somebody was told is written. A person may accept the
-//! loss with an annotation that carries the token in the status. The token names this loss, by the
-//! members, their claims, and the epochs of those that still have data; so an annotation that stays in
-//! a manifest accepts no other one.
+//! An empty member does not vote, so no leader can be elected, and the operator does nothing by itself:
+//! acknowledged writes may have been on the lost disks only. A person may accept the loss with an annotation
+//! that carries the token in the status. The token identifies this loss by the members, their claims, and the
+//! epochs of those that still have data; so an annotation that stays in a manifest does not accept another
+//! loss.
 //!
-//! Then as many of the empty members may vote as are missing to a majority, and no more. Every quorum
-//! then needs every member that still has data, and the newest of these leads: an empty member's vote
-//! is of epoch 0 and zxid 0 (`FastLeaderElection.totalOrderPredicate` compares the epoch, then the
-//! zxid, then the server id), and a server with data has served in epoch 1 at least.
+//! Then only as many empty members may vote as a majority lacks. Every quorum then needs every member that
+//! still has data, and the newest of these leads: an empty member's vote is of epoch 0 and zxid 0
+//! (`FastLeaderElection.totalOrderPredicate` compares the epoch, then the zxid, then the server id), and a
+//! server with data has served in epoch 1 at least.
 
 use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
@@ -38,12 +38,14 @@ pub struct Decision {
     pub permit: Option<Voters>,
     /// What a person has to know.
     pub trouble: Option<Trouble>,
-    /// A member that waits empty and was permitted to vote since: only a restart tells it.
+    /// The restart of an empty member whose permission came after its start: a member reads it only at its
+    /// start.
     pub step: Option<Step>,
 }
 
 impl Decision {
-    /// The operator cannot go on before a person acted; or a person did, and it goes on.
+    /// `Recovering` while the operator carries out an accepted loss; otherwise `Blocked`, since a person has to
+    /// act.
     pub fn phase(&self) -> Phase {
         let reason = self.trouble.as_ref().map(|trouble| trouble.reason);
         let goes_on = self.acceptance.as_ref().is_some_and(|a| !a.over);
@@ -54,7 +56,7 @@ impl Decision {
     }
 }
 
-/// How the disks are.
+/// The state of the disks.
 enum State {
     /// Members serve.
     Serving,
@@ -81,7 +83,7 @@ pub fn decide(ensemble: &ValidEnsemble, observation: &Observation, view: &View<'
     let loss = match judge(recorded, view) {
         State::Lost(loss) => loss,
         state => {
-            // What was accepted is over when it is no longer needed; the next loss is another one.
+            // An acceptance ends when it is no longer needed; the next loss needs another one.
             let over = matches!(state, State::Serving | State::Enough);
             let close = |a: &Acceptance| Acceptance {
                 over: a.over || over,
@@ -138,8 +140,8 @@ fn judge(recorded: Option<&Acceptance>, view: &View<'_>) -> State {
     }
     let voters = &view.template.voters;
     let report = |id: ServerId| view.members.get(&id)?.pod.volumes.as_ref();
-    // Nothing was written since the loss was accepted, so who was empty then is empty now, even if
-    // it restarts at the moment or made an empty database, as it may.
+    // Nothing was written since the loss was accepted, so a member that was empty then is empty now, even if it
+    // is restarting or made an empty database, as permitted.
     let was = |id: ServerId| open.is_some_and(|a| a.lost.contains(id));
     let may = |id: ServerId| open.is_some_and(|a| a.members.contains(id));
     let is_empty = |id: &ServerId| match report(*id) {
@@ -159,8 +161,8 @@ fn judge(recorded: Option<&Acceptance>, view: &View<'_>) -> State {
     })
 }
 
-/// As many of the empty members as are missing to a majority. Who was permitted before comes first,
-/// since it may vote already; then the lowest server ids.
+/// As many of the empty members as a majority lacks. Members that were permitted before come first, since they
+/// may vote already; then the lowest server ids.
 fn permitted(recorded: Option<&Acceptance>, view: &View<'_>, loss: &Loss) -> Voters {
     let needed = majority(&view.template.voters).saturating_sub(loss.rest.len());
     let open = recorded.filter(|a| !a.over);
@@ -170,7 +172,7 @@ fn permitted(recorded: Option<&Acceptance>, view: &View<'_>, loss: &Loss) -> Vot
     before.iter().chain(others.iter()).take(needed).collect()
 }
 
-/// What names this loss and no other.
+/// The token, which identifies this loss and no other.
 fn token(
     ensemble: &ValidEnsemble,
     observation: &Observation,
@@ -207,8 +209,8 @@ fn carry_out(
     acceptance: Acceptance,
     is_new: bool,
 ) -> Decision {
-    // A member whose database is made needs no permission any more. One that runs and does not say
-    // gets none: it may serve where the operator cannot see it.
+    // A member that has a database needs no permission any more. A running member that reports no volumes gets
+    // none: it may serve without the operator seeing it.
     let waits = |id: ServerId| match view.members.get(&id) {
         None => true,
         Some(m) => match (&m.pod.volumes, &m.pod.state) {
@@ -245,8 +247,8 @@ fn carry_out(
     }
 }
 
-/// A permitted member that waits without a vote, since it started before it was permitted. A kubelet
-/// may show a new pod the permission of before, so one that still waits after a while starts again.
+/// Restarts a permitted member that waits without a vote, since it started before it was permitted. A kubelet
+/// may show a new pod the earlier permission, so a member that still waits after `START_TIME` restarts again.
 fn tell(written: &BootstrapPermission, view: &View<'_>, acceptance: &Acceptance) -> Option<Step> {
     let open = written.initialize.as_ref() == Some(&acceptance.members)
         && written.until.is_some_and(|until| until > view.now);

@@ -2,7 +2,7 @@
 //!
 //! A size change is a chain of steps of one member. Step k is finished on every voter before step
 //! k + 1 is written, so at most two voter sets are live at any time. A new target in the middle of a
-//! step may turn the chain round, back to the set that the step came from.
+//! step may reverse the chain, back to the set that the step started from.
 
 use crate::ids::{ServerId, Voters};
 use crate::observation::StatefulSetObservation;
@@ -52,15 +52,15 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         return change;
     }
     if *template != wanted {
-        // The list on the claims must stay one to start again from: see `volumes`.
+        // The ensemble must stay able to start again from the list on the claims: see `volumes`.
         let closed = !view.may_initialize || !view.rules.keep(Rule::EmptyDisksDoNotVote);
-        // A member that leaves next and is gone is not waited for: it may be why the ensemble shrinks.
+        // A shrinking ensemble does not wait for a last member that is down: that may be why it shrinks.
         let finished = view.is_finished() || wanted.len() < template.len() && view.is_settled();
         let free = !view.rules.keep(Rule::ClaimsFirst);
         let ready = finished && (view.claims_agree || free) && closed;
         if ready || !view.rules.keep(Rule::FinishedFirst) {
             begin_step(ensemble, view, &wanted, &mut change);
-            // Writes may be acknowledged under the new list from when its template is there.
+            // Writes may be acknowledged under the new list as soon as the template carries it.
             let carried = free || volumes::carry(view.claims, &change.voters);
             if change.voters != *template && !carried {
                 change.begins = Some(std::mem::replace(&mut change.voters, template.clone()));
@@ -85,12 +85,12 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     change
 }
 
-/// The list to return to where somebody else wrote one into the template that must not become live
-/// beside those that members run, as `kubectl rollout undo` over several steps does.
+/// The list to restore if somebody else wrote a list into the template that must not become live beside the
+/// members' lists, as `kubectl rollout undo` over several steps does.
 ///
-/// It may be returned to while those that run the template's list already cannot commit by themselves,
-/// and a majority of the list to return to does not run the template's: from then on no pod is made
-/// with that. The list of the last step that was finished is nobody else's.
+/// The operator restores a list only while the members that already run the template's list cannot commit by
+/// themselves, and a majority of the restored list does not run the template's: after that write no new pod
+/// gets the template's list. A template with the last finished list is the operator's own, and stays.
 fn taken_back<'a>(view: &View<'a>, wanted: &Voters) -> Option<&'a Voters> {
     let template = &view.template.voters;
     let mut others = view.live.clone();
@@ -108,8 +108,8 @@ fn taken_back<'a>(view: &View<'a>, wanted: &Voters) -> Option<&'a Voters> {
     (safe && !holds_majority(&ids(foreign), template)).then_some(nearest)
 }
 
-/// Whether the template's list is that of the last step that was finished, and nobody with another one
-/// leads: then the others are foreign, and restart into it as in any roll.
+/// Whether the template has the list of the last finished step, and no member with another list leads: then
+/// members with other lists are foreign, and restart into the template's list as in any roll.
 fn is_as_finished(view: &View<'_>) -> bool {
     let leader = view.leader.and_then(|id| view.members.get(&id));
     let own = leader.is_none_or(|m| *m.voters == view.template.voters);
@@ -134,9 +134,9 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
         return;
     }
     match template.last() {
-        // Restarted under the new list it would no longer vote; restarted under the old one it
-        // comes back as a follower, and then leaves without an election. Of two members the one
-        // that leaves would only be elected again, and the other has every acknowledged write.
+        // Under the new list the restarted leaver would not vote; under the old one it returns as a follower,
+        // and then leaves without an election. Of two members the leaver would only be elected again, and the
+        // other has every acknowledged write.
         Some(leaver)
             if view.leader == Some(leaver)
                 && !never_joins(leaver, template)
@@ -151,9 +151,9 @@ fn begin_step(ensemble: &ValidEnsemble, view: &View<'_>, wanted: &Voters, change
     }
 }
 
-/// The newcomer that initializes its empty disk under a list that members run already. To return to the
-/// step from one member to two is to go on with it: without the permission the newcomer would not vote, and
-/// member 1, restarted into the list of two, could not lead.
+/// The newcomer that initializes its empty disk under a list that members run already. A return to the step
+/// from one member to two continues that step: without the permission the newcomer would not vote, and member
+/// 1, restarted into the list of two, could not lead.
 fn newcomer_of(view: &View<'_>, voters: &Voters) -> Option<ServerId> {
     let members = view.members.values();
     let mut revisions = members.filter_map(|m| m.pod.revision.as_ref());
@@ -168,12 +168,12 @@ fn may_name(view: &View<'_>, voters: &Voters) -> bool {
 }
 
 /// Whether the template names a newcomer that this operator did not name. `kubectl rollout undo` to the
-/// template of an earlier step leaves it there: the field is that person's then, and an apply keeps it.
+/// template of an earlier step restores such a field: that person owns it then, and an apply keeps it.
 pub fn names_foreign_newcomer(view: &View<'_>) -> bool {
     view.template.initialize.is_some() && !may_name(view, &view.template.voters)
 }
 
-/// The set that the unfinished step came from, if the target lies in that direction by now.
+/// The set that the unfinished step started from, if the target is now closer to that set.
 fn turn_round(view: &View<'_>, wanted: &Voters) -> Option<Voters> {
     let template = &view.template.voters;
     let mut others = view.live.clone();

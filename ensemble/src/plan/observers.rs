@@ -1,16 +1,16 @@
 //! Observers: how many there are, and when one of them restarts.
 //!
-//! Observers never count: not in a majority, not in a server list that voters judge by, not in
-//! whether a step is finished. So any number of them may come and go at any time. What is decided
-//! here is only the order of restarts:
+//! Observers never count: not in a majority, not in a server list that voters judge by, not in whether a step
+//! is finished. So any number of them may join and leave at any time. This module decides only the order of
+//! restarts:
 //!
 //! 1. In every roll outdated observers restart before any voter, one at a time, each when the one
-//!    before it serves again. An updated observer whose pod cannot run stops the roll: what would
-//!    take down the voters next has taken down a member that nobody needs for a quorum.
-//! 2. One that could not join under the new server list, since no majority of that list serves yet,
-//!    restarts after the voters instead. So it is in the step from one to two members.
-//! 3. Voters do not wait for an observer that cannot join, whose node is lost, or that has had its
-//!    time; nor do they while nobody leads, or where the restart of a voter repairs it.
+//!    before it serves again. An updated observer whose pod cannot run stops the roll: the same change would
+//!    take down the voters next, and no quorum needs the observer.
+//! 2. An observer that could not join under the new server list, since no majority of that list serves yet,
+//!    restarts after the voters instead, as in the step from one to two members.
+//! 3. Voters do not wait for an observer that cannot join, whose node is lost, or whose time (`PATIENCE`) is
+//!    over. They do not wait while no member leads, or when an idle voter restarts, since that is a repair.
 
 use std::collections::BTreeSet;
 
@@ -31,8 +31,8 @@ use crate::plan::{Expect, Step};
 use crate::safety::{can_join, may_restart_observer};
 use crate::validate::ValidEnsemble;
 
-/// How long voters wait for an observer that starts or joins. Loading a large snapshot takes
-/// minutes; a node that is lost takes for ever.
+/// How long voters wait for an observer that starts or joins. Loading a large snapshot takes minutes; an
+/// observer on a lost node never joins.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// What is planned for the observers.
@@ -230,7 +230,7 @@ impl ObserverPlan<'_> {
             && matches!(self.choice, Choice::Nothing)
     }
 
-    /// How many there are to be.
+    /// How many observers the spec asks for.
     pub fn wanted(&self) -> u16 {
         self.wanted
     }
@@ -241,8 +241,8 @@ impl ObserverPlan<'_> {
         self.pods.iter().map(report).collect()
     }
 
-    /// What becomes of the observers when nothing is to be done about the voters, whose phase is given; and
-    /// another phase, if it is not over then.
+    /// What the operator does about the observers once the voters are `Ready`, and the phase while the
+    /// observers are incomplete. `voters` is the voters' phase.
     pub fn doing(&self, view: &View<'_>, voters: Phase) -> Option<(Option<Phase>, String)> {
         if voters != Phase::Ready {
             return None;

@@ -1,5 +1,5 @@
-//! What the bootstrap ConfigMap has to say: who may start with an empty disk and a vote, and how old a
-//! disk must not be.
+//! The content of the bootstrap ConfigMap: which members may start with an empty disk and a vote, and the epoch
+//! below which a member's disk is too old.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +19,13 @@ pub const PERMISSION: SignedDuration = SignedDuration::from_mins(10);
 
 /// The permission to start with an empty disk and a vote.
 ///
-/// The first one ends for good when the ensemble serves for the first time, by the word of its members or
-/// of a readiness probe, and when it expires. It is not renewed while a server that runs cannot be asked:
-/// the ensemble may serve where the operator does not see it. The newcomer in the step from one
-/// member to two has it until that step is finished: while the lists {1} and {1,2} are live, nothing
-/// can be decided without member 1 and its data. No other step begins before it is closed, because
-/// under the next list members 2 and 3 decide alone, and a disk of member 2 that was lost and
-/// initialized again would outvote member 1. The third is that of a loss that a person accepted.
+/// The permission of a new ensemble ends for good when a member or a readiness probe reports that the ensemble
+/// serves, or when it expires. The operator does not renew it while a running server does not answer: the
+/// ensemble may serve without the operator seeing it. The newcomer in the step from one member to two has the
+/// permission until that step is finished: while the lists {1} and {1,2} are live, nothing can be decided
+/// without member 1 and its data. No other step begins before the permission is closed, because under the next
+/// list members 2 and 3 decide alone, and a disk of member 2 that was lost and initialized again would outvote
+/// member 1. The third permission is that of a loss that a person accepted.
 pub fn permission(
     observation: &Observation,
     view: &View<'_>,
@@ -59,9 +59,9 @@ pub fn permission(
     }
 }
 
-/// The highest epoch that each voter was seen serving in. It moves only with an election, so an idle
-/// ensemble is not written to. A member that left may come back with what it has, and one whose loss
-/// is accepted with nothing.
+/// The highest epoch that each voter was seen serving in. Only an election changes it, so the operator writes
+/// nothing for an idle ensemble. Former members have no entry, because they may return with an old disk;
+/// members whose loss is accepted have none, because they return with an empty disk.
 fn epochs(
     observation: &Observation,
     view: &View<'_>,
@@ -89,7 +89,7 @@ fn recorded_epochs(observation: &Observation) -> BTreeMap<ServerId, u64> {
     map.map(|b| b.epochs.clone()).unwrap_or_default()
 }
 
-/// A permission that is open for a while from now; everything else stays.
+/// The bootstrap content with this permission open for a limited time; all other fields stay.
 pub fn open_permission(observation: &Observation, initialize: Voters) -> BootstrapPermission {
     let now = observation.now;
     let written = observation.bootstrap.as_ref();
@@ -106,7 +106,7 @@ pub fn open_permission(observation: &Observation, initialize: Voters) -> Bootstr
     }
 }
 
-/// Nobody may start with an empty disk and a vote; everything else stays.
+/// The bootstrap content without a permission to start with an empty disk and a vote; all other fields stay.
 pub fn closed(observation: &Observation) -> BootstrapPermission {
     BootstrapPermission {
         initialize: None,

@@ -2,7 +2,7 @@
 //!
 //! With `Delete` every claim has the ensemble as an owner, so it is deleted with the ensemble and with
 //! nothing else; and the claims of members that left are deleted one after the other, when everything
-//! else is done. With `Retain` the operator deletes none and takes that owner off again.
+//! else is done. With `Retain` the operator deletes no claim and removes that owner again.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::rules::Rule;
 use crate::safety::{Departure, may_delete_volume};
 use crate::validate::ValidEnsemble;
 
-/// Claims that have to become, or cease to be, property of the ensemble.
+/// Claims that have to gain or lose the ensemble as an owner.
 pub fn plan_owners(ensemble: &ValidEnsemble, observation: &Observation) -> Vec<DesiredObject> {
     let owned = ensemble.reclaim_policy == ReclaimPolicy::Delete && !ensemble.uid.is_empty();
     let observers = &observation.observers;

@@ -75,7 +75,7 @@ impl MemberReport {
     }
 }
 
-/// The whole.
+/// The whole report on an ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// What the operator is doing.
@@ -203,7 +203,7 @@ impl Report {
     }
 }
 
-/// What is known of a running ensemble and decided about it: the report says it all.
+/// The observations of a running ensemble and the decisions about it: the report contains all of them.
 #[derive(Clone, Copy)]
 pub struct Findings<'a> {
     /// What is asked for.
@@ -383,7 +383,7 @@ fn sentence(
     }
 }
 
-/// Members that are up to date with an old pod template must not pass for ready.
+/// The phase. Members that match an old pod template must not count as ready.
 fn phase(found: &Findings<'_>, wanted: &Voters) -> Phase {
     let Findings {
         view, change, roll, ..
@@ -433,7 +433,7 @@ fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
         && !away(view).is_empty()
 }
 
-/// How long a new pod may take to serve before that is worth a person's attention.
+/// How long a new pod may take to serve before the operator warns.
 pub(crate) const START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 pub(crate) fn is_new(view: &View<'_>, member: &Member<'_>) -> bool {

@@ -2,14 +2,14 @@
 //!
 //! 1. While a pod is missing or being deleted, or an updated member has not answered yet: wait. At
 //!    most one member is down because of the operator.
-//! 2. Members that take part in no quorum restart first; nobody misses them. This is also how a bad
-//!    image is rolled back, and how a roll goes forward when there is no leader. One that may be copying
-//!    the leader's data takes part in none yet; it is given the time that its settings give it.
-//! 3. Every updated member that can join the leader must have joined it. One that cannot (a majority
-//!    of its own list does not follow yet) is not waited for: the roll must go on to free it.
+//! 2. Members that take part in no quorum restart first: no majority needs them. This is also how a bad image
+//!    is rolled back, and how a roll proceeds without a leader. A member that may be copying the leader's data
+//!    takes part in no quorum yet; it gets the time to join that follows from its settings.
+//! 3. Every updated member that can join the leader must have joined it. The roll does not wait for a member
+//!    that cannot join (a majority of its own list does not follow yet): only further restarts let it join.
 //! 4. Followers, by ordinal, each only if the members that stay serve a majority of every live list.
-//! 5. The leader, when nobody else is left. A member of which nothing was heard for long is not waited
-//!    for; the others go on as long as they are a majority of every live list without it.
+//! 5. The leader, when all other members are done. The roll does not wait for a member that has been silent for
+//!    long, while the others are a majority of every live list without it.
 
 use crate::desired::pod_name;
 use crate::ids::{ServerId, Voters};
@@ -33,12 +33,12 @@ pub struct Roll {
     pub verdicts: Vec<(ServerId, Verdict)>,
     /// What the next restart waits for.
     pub waiting: Option<WaitingOn>,
-    /// What keeps the roll from going on until a person acts.
+    /// What blocks the roll until a person acts.
     pub trouble: Option<Trouble>,
 }
 
 impl Roll {
-    /// Takes the step back: a person has to act first.
+    /// Withdraws the step, because a person has to act first.
     pub fn block(&mut self, why: &str) {
         self.hold("the server lists to be put right");
         self.trouble = Some(Trouble {
@@ -52,7 +52,7 @@ impl Roll {
         });
     }
 
-    /// Takes the step back: something else has to happen first.
+    /// Withdraws the step, because something else has to happen first.
     pub fn hold(&mut self, what: &str) {
         self.step = None;
         for (_, verdict) in &mut self.verdicts {
@@ -128,8 +128,8 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
         .unwrap_or_else(|| leader_last(view, &outdated, leader))
 }
 
-/// Members that were made from the current pod template and stay. A member that leaves is not waited for: its
-/// node may be gone, and the others do not need its vote.
+/// The members that stay and were made from the current pod template. The roll does not wait for a leaver: its
+/// node may be lost, and the others do not need its vote.
 fn updated<'a>(view: &'a View<'a>) -> impl Iterator<Item = &'a Member<'a>> {
     let members = view.members.values();
     members.filter(|m| !m.outdated && view.template.voters.contains(m.id))
@@ -195,8 +195,8 @@ fn joined_before_the_next(view: &View<'_>) -> Option<Choice> {
     Some(Choice::Wait(WaitingOn::Join(pod)))
 }
 
-/// A member that does not answer may serve all the same, so it counts as neither serving nor restarted. The others
-/// go on without it when it was silent for long, and wait for it when all of them are done.
+/// A member that does not answer may still serve, so it counts as neither serving nor restarted. The roll
+/// continues without it once it has been silent for long, and waits for it when all others are done.
 fn wait_for_an_answer(
     view: &View<'_>,
     silent: &[&Member<'_>],
@@ -267,11 +267,12 @@ fn leader_last(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> C
 }
 
 /// The newcomer of the step from one member to two, if it lost its disk after it had started: only a
-/// restart of its pod gives it the permission again. It is told from one that waits for the other
-/// member by the other member's waiting too.
+/// restart of its pod gives it the permission again. If both members wait, the newcomer has lost its disk; if
+/// only the newcomer waits, the other member has not restarted yet.
 fn must_initialize(view: &View<'_>) -> Option<ServerId> {
     let newcomer = view.template.initialize.filter(|_| view.may_initialize)?;
-    // For long: a new pod is not ready either, and one that copies the other's data is not for minutes.
+    // Only after a while: a new pod is unready too, and a pod that copies the other's data is unready for
+    // minutes.
     let gone = view.gone();
     let stuck = |id: ServerId| {
         view.members.get(&id).is_some_and(|m| {
@@ -283,9 +284,9 @@ fn must_initialize(view: &View<'_>) -> Option<ServerId> {
     (idle && view.template.voters.iter().all(stuck)).then_some(newcomer)
 }
 
-/// No restart keeps a majority, because updated members look for a leader that they cannot join: a
-/// majority of their list does not run it yet. Going on costs a short interruption and frees them;
-/// waiting would be for ever. It is safe, since the live lists always share a voter.
+/// No restart keeps a majority, because updated members look for a leader that they cannot join: a majority of
+/// their list does not run it yet. A restart costs a short interruption and lets them elect a leader; waiting
+/// would never end. It is safe, since the live lists always share a voter.
 fn roll_forward(view: &View<'_>, outdated: &[&Member<'_>], leader: ServerId) -> Option<Choice> {
     let stuck: Voters = view
         .members
@@ -318,7 +319,7 @@ fn restart_is_safe(view: &View<'_>, id: ServerId) -> Result<(), WaitingOn> {
     if !view.rules.keep(Rule::KeepMajority) {
         return Ok(());
     }
-    // A leaver that is gone, or is an observer by now, is not waited for.
+    // A leaver that is down, or is an observer by now, does not count as able to serve.
     let voting = view.members.values().filter(|m| m.voters.contains(m.id));
     let able = Voters::from_iter(voting.map(|m| m.id))
         .difference(&view.gone())

@@ -1,4 +1,4 @@
-//! What runs, told where nothing is planned: the spec is refused, or the state is not understood.
+//! The report of what runs when nothing is planned: the spec is refused, or the state is not understood.
 
 use super::report::{MemberReport, Report};
 use super::verdict::{Verdict, WaitingOn};
@@ -6,7 +6,7 @@ use crate::ids::ServerId;
 use crate::observation::Observation;
 
 impl Report {
-    /// Tells of every pod, each of which waits for the same.
+    /// Reports every pod; all of them wait for `waiting`.
     pub fn tell_all(&mut self, observation: &Observation, id_offset: u16, waiting: &str) {
         let waits = || Verdict::Waiting(WaitingOn::Other(waiting.to_owned()));
         let members = observation.pods.iter().map(|pod| {

@@ -1,5 +1,5 @@
-//! Two leaders, and members that come from another majority. No change by the operator makes them; a pod
-//! template edited by hand, a pod that was deleted by force, or servers started by somebody else do.
+//! Two leaders, and members that served with another majority. No change by the operator causes them; a pod
+//! template edited by hand, a pod deleted by force, or servers started by somebody else do.
 
 use bellwether_api::ensemble::MemberRole;
 use bellwether_api::ensemble::status::Reason;
@@ -8,7 +8,7 @@ use super::trouble::Trouble;
 use super::view::{Member, View};
 use crate::observation::ServerReport;
 
-/// Members that say at the same time that they lead.
+/// Members that report at the same time that they lead.
 pub(super) fn leaders(view: &View<'_>) -> Option<Trouble> {
     // One that is being deleted is about to stop.
     let stays = view.members.values().filter(|m| !m.pod.terminating);

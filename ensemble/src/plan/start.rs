@@ -109,7 +109,7 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
         .bootstrap
         .as_ref()
         .and_then(|b| b.first_start(observation.now).cloned());
-    // Snapshots without the log that goes with them are an old copy, and a log alone is none.
+    // Snapshots without their log are an old copy of the data, and a log without snapshots is not a copy.
     if (ensemble.transaction_log.is_none() || observation.claims.is_empty()) && !logs.is_empty() {
         return Start::Refuse(logs_left_over(observation));
     }
@@ -173,8 +173,8 @@ fn first_start(observation: &Observation, voters: Voters, message: String) -> St
     create(voters, None, 0, permission, message)
 }
 
-/// Pods that Kubernetes deletes, or is about to: their StatefulSet is gone, and only a pod that it let go
-/// of outlives it. What they run is of no use, and their volumes may go with them.
+/// Pods that Kubernetes deletes or is about to delete: their StatefulSet does not exist, and only orphaned pods
+/// outlive it. The operator does not adopt them, and Kubernetes may delete their volumes with them.
 fn pods_that_go(observation: &Observation) -> Option<String> {
     let names = |goes: fn(&PodObservation) -> bool| -> String {
         let pods = observation.pods.iter().filter(|p| goes(p));
@@ -193,7 +193,7 @@ fn pods_that_go(observation: &Observation) -> Option<String> {
     })
 }
 
-/// The StatefulSet was deleted and let go of its pods: what they run is live.
+/// The StatefulSet was deleted and orphaned its pods: the server lists that they run are live.
 fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     let mut live: BTreeSet<&Voters> = BTreeSet::new();
     let mut revisions: Vec<&Revision> = Vec::new();
@@ -262,7 +262,7 @@ fn unrecorded(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     }
     let names: Vec<&str> = observation.claims.iter().map(|c| c.name.as_str()).collect();
     let count = ordinals.len();
-    // An ensemble of another size can only take them up if they are those of its members.
+    // An ensemble of another size can use these claims only if they are exactly those of its members.
     let fits = count % 2 == 1 && ordinals.iter().copied().eq((0..).take(count));
     let take_up = match fits {
         true => format!("Set replicas to {count} to take them up, or delete them"),

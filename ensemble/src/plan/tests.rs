@@ -37,7 +37,7 @@ fn an_ensemble_at_rest_is_looked_at_now_and_then_and_one_in_change_soon() {
     }
 }
 
-/// A person who undoes a rollout leaves what an earlier template had, and an apply does not take it away.
+/// `kubectl rollout undo` restores what an earlier template had, and the operator's apply does not remove it.
 #[test]
 fn a_newcomer_that_an_undone_rollout_left_in_the_template_is_taken_out() {
     let mut running = Running::new(3, 0).outdated();
@@ -91,7 +91,7 @@ fn what_an_older_operator_rendered_stays_until_the_user_changes_something() {
     assert_eq!(config(&older), 0);
     let edits: [Edit; 2] = [
         |r| r.ensemble.heap_mib += 1,
-        // Its ConfigMap is gone: the members could not restart.
+        // Its ConfigMap does not exist: the members could not restart.
         |r| r.observation.revisions.clear(),
     ];
     for edit in edits {

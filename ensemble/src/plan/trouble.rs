@@ -19,7 +19,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// All of it in one, the gravest first: that gives the reason, and nothing is hidden behind it.
+    /// All troubles as one, the gravest first: it gives the reason, and the message contains all of them.
     pub fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
         troubles.into_iter().reduce(|graver, less| {
             let end = if graver.message.ends_with('.') {
@@ -35,11 +35,11 @@ impl Trouble {
     }
 }
 
-/// How long a server that Kubernetes counts as ready may not answer before that is worth a person's
-/// attention. One that ended is not ready for long.
+/// How long a server that Kubernetes counts as ready may be silent before the operator warns. A server that has
+/// exited becomes unready sooner.
 const SILENCE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Members that serve by the word of their readiness probes, and that the operator cannot ask.
+/// Members that serve according to their readiness probes, but do not answer the operator.
 pub(crate) fn unreachable(view: &View<'_>) -> Option<Trouble> {
     let members = view.members.values();
     let unasked = members.filter(|m| m.pod.ready && m.pod.has_been_silent(SILENCE, view.now));
@@ -60,7 +60,7 @@ pub(crate) fn unreachable(view: &View<'_>) -> Option<Trouble> {
     })
 }
 
-/// Members that are away although nothing asked them to be; `idle` says that nothing is under way.
+/// Members that are down although no change took them down; `idle` means that no change is under way.
 pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Vec<Trouble> {
     let members = || view.members.values();
     let failing = members().filter_map(|m| match &m.pod.state {
@@ -78,14 +78,14 @@ pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Vec<Trouble> {
         }),
         _ => None,
     });
-    // A pod that was just made is on its way; nobody has to hear of it.
-    // One that was ready a moment ago may be in the middle of an election.
+    // A new pod is still starting and needs no warning.
+    // The server of a pod that is still ready may be in the middle of an election.
     let late = |m: &Member<'_>| {
         let fails = matches!(m.pod.state, PodState::Failing { .. });
         !m.serves() && !m.pod.ready && !fails && !is_new(view, m)
     };
-    // While something is under way a member may be on its way down or up. It is worth a person's attention
-    // all the same when it takes long, since the others may have to wait for it.
+    // During a change a member may be stopping or starting. The operator still warns when that takes long,
+    // since the others may have to wait for it.
     let long = |m: &Member<'_>| {
         let since = m.pod.unready_since;
         let long = since.is_some_and(|since| view.now.duration_since(since) >= START_TIME);

@@ -1,4 +1,4 @@
-//! What becomes of a member: nothing, a restart, or a wait for something.
+//! The decision on a member: no action, a restart, or a wait for something.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
-//! The observation, checked for sense and indexed by server id.
+//! The observation, checked for consistency and indexed by server id.
 //!
-//! What does not make sense stops everything: the operator does not act on a world that it does not
+//! An inconsistent observation stops every change: the operator does not act on a state that it does not
 //! understand.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,8 +21,8 @@ use crate::validate::ValidEnsemble;
 /// How long a member that leaves may be down before the others go on without it.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
-/// A server gives up joining a leader after `initLimit` ticks and begins anew; that it does so three times is
-/// no bad luck any more. Until then one that answers that it does not serve may be copying a snapshot.
+/// A server gives up joining a leader after `initLimit` ticks and starts again; after three such attempts it
+/// counts as stuck. Until then a server that reports that it does not serve may be copying a snapshot.
 fn joining_time(ensemble: &ValidEnsemble) -> SignedDuration {
     let setting = |key: &str| ensemble.settings.get(key)?.parse::<i64>().ok();
     let limit = setting("tickTime").zip(setting("initLimit"));
@@ -30,7 +30,7 @@ fn joining_time(ensemble: &ValidEnsemble) -> SignedDuration {
     SignedDuration::from_millis(limit.saturating_mul(3)).max(PATIENCE)
 }
 
-/// What makes no sense.
+/// Why an observation is inconsistent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// The StatefulSet was not made by the operator, or lost its annotations.
@@ -101,10 +101,10 @@ pub struct View<'a> {
     pub serving: Voters,
     /// Members that answer.
     pub answering: Voters,
-    /// The voter sets that are live: of every pod that may still run, and of the template, which
-    /// every pod that is made now gets.
+    /// The live voter sets: that of every pod that may still run, and that of the template, which every new pod
+    /// gets.
     pub live: BTreeSet<&'a Voters>,
-    /// The one member that says it leads; `None` also when two say so.
+    /// The one member that reports that it leads; `None` also when two report so.
     pub leader: Option<ServerId>,
     /// How many members say that they lead.
     pub leaders: usize,
@@ -115,7 +115,7 @@ pub struct View<'a> {
     pub claims_agree: bool,
     /// The volume claims of voters and former voters.
     pub claims: &'a [ClaimObservation],
-    /// How long a server may take to join a leader, as its own settings say, with room for a second attempt.
+    /// How long a server may take to join a leader: three attempts of `initLimit` ticks, and at least a minute.
     pub joining_time: SignedDuration,
     /// When all this was observed.
     pub now: Timestamp,
@@ -130,7 +130,7 @@ impl<'a> View<'a> {
     /// Checks and indexes.
     ///
     /// # Errors
-    /// The first thing that makes no sense.
+    /// The first inconsistency.
     pub fn new(
         rules: Rules,
         ensemble: &'a ValidEnsemble,
@@ -217,7 +217,7 @@ impl<'a> View<'a> {
         ServerId::of_ordinal(ordinal, self.id_offset)
     }
 
-    /// Members that have not been ready for long and show no sign of coming back.
+    /// Members that have been unready for long, do not serve, and do not answer or cannot join the leader.
     pub fn gone(&self) -> Voters {
         let gone = |m: &&Member<'_>| {
             let long = m
@@ -230,8 +230,8 @@ impl<'a> View<'a> {
         self.members.values().filter(gone).map(|m| m.id).collect()
     }
 
-    /// Whether a member that answers that it does not serve may be about to: it has looked for less than
-    /// the time that joining takes, and there is a leader to join, or enough members to elect one.
+    /// Whether a member that reports that it does not serve may be about to: it has been unready for less than
+    /// the joining time, and it can join the leader, or enough members look to elect one.
     pub fn is_joining(&self, member: &Member<'_>) -> bool {
         let looks = |m: &Member<'_>| matches!(m.pod.server, ServerReport::Looking);
         let since = member.pod.unready_since;
@@ -247,7 +247,7 @@ impl<'a> View<'a> {
             }
     }
 
-    /// Whether nothing was heard of a member for so long that the others go on without it.
+    /// Whether a member has been silent for so long that the others continue without it.
     pub fn is_lost(&self, member: &Member<'_>) -> bool {
         let since = member.pod.unready_since.filter(|_| !member.answers());
         let unready = since.is_some_and(|s| self.now.duration_since(s) >= self.joining_time);
@@ -259,13 +259,13 @@ impl<'a> View<'a> {
         id.0.saturating_sub(self.id_offset + 1)
     }
 
-    /// Whether the last membership step is finished on every voter: each runs the template's voters
-    /// and serves, exactly one leads, and nobody else exists.
+    /// Whether the last membership step is finished on every voter: each runs the template's voters and serves,
+    /// exactly one leads, and no other member exists.
     pub fn is_finished(&self) -> bool {
         self.is_finished_but_for(None)
     }
 
-    /// As [`Self::is_finished`]; but the last voter may be gone for long.
+    /// As [`Self::is_finished`], except that the last voter may have been down for long.
     pub fn is_settled(&self) -> bool {
         let last = self.template.voters.last();
         let gone = last.filter(|id| self.gone().contains(*id));

@@ -1,11 +1,11 @@
 //! What the volume claims remember: the server lists under which writes may have been acknowledged.
 //!
-//! Every claim carries the last list that every voter ran and served under: each of its members then had
-//! every earlier write. Before the next list is written into the pod template, every claim carries that one
-//! too, and newcomers' claims get both as soon as they have data. So at any moment the lists on the claims
-//! are all those under which a write can have been acknowledged that not every member of the first has, and
-//! the ensemble can be started again from them also when StatefulSet, pods and ConfigMaps are gone. A claim
-//! whose member is in neither list is a former member's; its data is that of a disk that was away for long.
+//! Every claim carries the last finished list, which every voter ran and served under: each of its members then
+//! had every earlier write. The operator writes the next list into the pod template only when every claim
+//! carries that list too; newcomers' claims get both as soon as they have data. So the claims always carry
+//! every list under which a write can have been acknowledged that a member of the finished list lacks, and the
+//! ensemble can start again from them even without StatefulSet, pods and ConfigMaps. A claim whose member is in
+//! neither list belongs to a former member; its data is that of a disk that was away for long.
 
 use std::collections::BTreeSet;
 
@@ -37,12 +37,12 @@ pub fn lists(claims: &[ClaimObservation]) -> impl Iterator<Item = &Voters> {
     claims.iter().flat_map(|c| c.voters.iter().chain(&c.next))
 }
 
-/// The claims that have to be given other lists.
+/// The claims whose lists have to change.
 ///
-/// The last list is written when its step is finished, and only when all carry it that of the step which
-/// begins: so no more than two lists are ever on them. An ensemble whose claims carry no list at all (it
-/// served for the first time, or an earlier operator version made it) need not be complete: one list is
-/// live, and a leader leads under it.
+/// A list is recorded as finished when its step is finished, and the list of the next step only when all claims
+/// carry the finished one: so the claims never carry more than two lists. An ensemble whose claims carry no
+/// list at all (it served for the first time, or an earlier operator version made it) need not be complete: one
+/// list is live, and a leader leads under it.
 pub fn plan_records(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
     let voters = &view.template.voters;
     let none = view.claims.iter().all(|c| c.voters.is_none());
@@ -60,8 +60,8 @@ pub fn plan_records(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
         .collect()
 }
 
-/// While a step is under way: newcomers' claims get what the others carry, and all of them a list that is
-/// live and that they do not carry, as after the upgrade of an operator that recorded less.
+/// While a step is under way: newcomers' claims get the lists that the others carry, and every claim gets a
+/// live list that it lacks, as after the upgrade of an operator that recorded less.
 fn under_way(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
     let pairs = staying(view.claims).filter_map(|c| Some((c.voters.as_ref()?, c.next.as_ref())));
     let pairs: BTreeSet<(&Voters, Option<&Voters>)> = pairs.collect();
@@ -88,8 +88,8 @@ fn under_way(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
 }
 
 /// Whether no write can be acknowledged under a list that somebody else wrote into the pod template: too few
-/// run it, and no pod is made with it any more. On the claims it would stand beside `finished` as a list of
-/// another time, of which nothing could be started.
+/// members run it, and new pods do not get it. Claims that carried it beside `finished` would disagree, and no
+/// ensemble could start from them.
 fn is_taken_back(view: &View<'_>, change: &Change, finished: &Voters, foreign: &Voters) -> bool {
     let runs = |m: &&Member<'_>| m.voters == foreign;
     let running: Voters = view.members.values().filter(runs).map(|m| m.id).collect();
@@ -98,7 +98,7 @@ fn is_taken_back(view: &View<'_>, change: &Change, finished: &Voters, foreign: &
         && !holds_majority(&running, foreign)
 }
 
-/// What the claims say about an ensemble whose StatefulSet is gone.
+/// What the claims record about an ensemble that has no StatefulSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded {
     /// No claim carries a list.
@@ -109,7 +109,7 @@ pub enum Recorded {
     Lost {
         /// The list that was finished last.
         voters: Voters,
-        /// Those of it whose volume is there.
+        /// Its members whose volume exists.
         intact: Voters,
     },
     /// The claims cannot be of one ensemble at one time; why.
@@ -118,10 +118,10 @@ pub enum Recorded {
 
 /// Chooses the list to start from.
 ///
-/// Claims carry more than one list in the middle of a step. Each of them is safe then, and the one that was
-/// finished is taken if a majority of it is left. An even list of which exactly half is left may start as
-/// the list of one member less, unless a larger list was live: every write was acknowledged by more than
-/// half of the even list, so by at least one of that half.
+/// In the middle of a step the claims carry more than one list. Each of them is safe then, and the finished one
+/// is chosen if a majority of its members has volumes. An even list with exactly half of its volumes may start
+/// as the list of one member less, unless a larger list was live: more than half of the even list acknowledged
+/// every write, so at least one member of that half did.
 pub fn recorded(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Recorded {
     let claims = &observation.claims;
     if claims.iter().all(|c| c.voters.is_none()) {
@@ -153,8 +153,8 @@ pub fn recorded(rules: Rules, ensemble: &ValidEnsemble, observation: &Observatio
     }
 }
 
-/// The first list that may start: those that were finished, then those of steps that had begun, then the
-/// even ones without their last member.
+/// The first list that may start: finished lists, then lists of begun steps, then even lists without their last
+/// member.
 fn choose(
     finished: &BTreeSet<&Voters>,
     all: &BTreeSet<&Voters>,
@@ -170,7 +170,7 @@ fn choose(
         .find(|list| may_start(list, volumes, all.iter().copied()))
 }
 
-/// Whether the member's transaction log is there. Without it its snapshots are an old copy.
+/// Whether the member's transaction log exists. Without the log its snapshots are an old copy.
 fn has_log(observation: &Observation, ordinal: u16) -> bool {
     let mut logs = observation.log_claims.iter();
     logs.any(|c| c.ordinal == ordinal && !c.terminating)

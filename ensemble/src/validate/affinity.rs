@@ -231,7 +231,7 @@ fn pod_term(
         if mismatching.contains(one) {
             problems.add(&field, format!("{one}: it is in mismatchLabelKeys too"));
         }
-        // The API server adds a requirement of it for a pod that has this label.
+        // For a pod that has this label the API server adds a requirement with this key to `labelSelector`.
         let selected = term
             .label_selector
             .as_ref()

@@ -77,7 +77,7 @@ pub(super) fn check(config: &Config, problems: &mut Problems) -> BTreeMap<String
             settings.insert(key.to_owned(), v.to_string());
         }
     }
-    // As `QuorumPeerConfig.parseProperties` has it: a server with such a file does not start.
+    // `QuorumPeerConfig.parseProperties` rejects a minimum above the maximum: the server does not start.
     let tick = config.tick_time.unwrap_or(2000);
     let min = config.min_session_timeout;
     let max = config.max_session_timeout;

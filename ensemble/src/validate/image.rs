@@ -25,7 +25,7 @@ pub(super) fn check(
             format!("{v:?}: use a ZooKeeper release 3.8.x or 3.9.x, such as {DEFAULT_VERSION}"),
         );
     }
-    // What the tag says is what runs, whatever the version says.
+    // The tag of the image decides which release runs, whatever `spec.version` is.
     let of_tag = image.and_then(versions::release_of_image);
     for (field, release) in [("spec.version", of_version), ("spec.image", of_tag)] {
         let flaw = release.and_then(versions::flaw);

@@ -9,7 +9,7 @@ fn is_lower(c: char) -> bool {
     c.is_ascii_lowercase() || c.is_ascii_digit()
 }
 
-/// Whether the first and the last character keep the one test, and those between the other.
+/// Whether the first and the last character pass the test `end`, and all characters pass `between`.
 fn is_word(text: &str, end: impl Fn(char) -> bool, between: impl Fn(char) -> bool) -> bool {
     text.starts_with(&end) && text.ends_with(&end) && text.chars().all(between)
 }
@@ -47,13 +47,13 @@ pub(super) fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
 }
 
-/// What to say of a text that is no key.
+/// The advice for a text that is not a key.
 pub(super) const NO_KEY: &str = "a key is at most 63 letters, digits, '-', '_' and '.', with a letter or digit \
                                  at both ends, after a DNS name and '/' if at all";
-/// What to say of a text that is no value.
+/// The advice for a text that is not a value.
 pub(super) const NO_VALUE: &str = "a value is at most 63 letters, digits, '-', '_' and '.', with a letter or \
                                    digit at both ends";
-/// What to say of a text that is no name of an object.
+/// The advice for a text that is not a name of an object.
 pub(super) const NO_NAME: &str = "a name is at most 253 lower-case letters, digits, '-' and '.', with a letter \
                                   or digit at both ends of each part between dots";
 

@@ -1,6 +1,6 @@
-//! What the API server refuses in a pod, of what a spec may say of its members' pods
-//! (`pkg/apis/core/validation` of Kubernetes). With a pod template that it refuses, a member that
-//! restarts would not come back.
+//! The fields of a spec for its members' pods, checked as the API server checks a pod
+//! (`pkg/apis/core/validation` of Kubernetes). With a pod template that it rejects, a member that restarts
+//! would not get a new pod.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use super::{Problems, affinity, resources};
 
 /// The most characters of all annotations of an object together.
 const ANNOTATIONS: usize = 256 * 1024;
-/// The annotation that tells the controller of a ReplicaSet which pod to delete first; the API server
-/// reads it of any pod.
+/// The annotation by which a ReplicaSet's controller chooses the pod to delete first; the API server validates
+/// it in any pod.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// The annotation of a pod that the kubelet runs from a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -137,8 +137,8 @@ fn tolerate(index: usize, toleration: &Toleration, problems: &mut Problems) {
     }
 }
 
-/// Checks the names of Secrets: a Secret whose name cannot be does not exist, and two items of one name
-/// are refused by server-side apply.
+/// Checks the names of Secrets: a Secret with an invalid name cannot exist, and server-side apply rejects two
+/// items of one name.
 pub(super) fn pull_secrets(secrets: &[LocalObjectReference], problems: &mut Problems) {
     for (index, secret) in secrets.iter().enumerate() {
         let field = format!("spec.imagePullSecrets[{index}].name");

@@ -73,7 +73,7 @@ fn resource(field: &str, name: &str, amount: &str, problems: &mut Problems) {
     let extended = !is_native(name)
         && !name.starts_with("requests.")
         && names::is_key(&format!("requests.{name}"));
-    // A name in the domain of Kubernetes needs no more than to be a key.
+    // A name in the domain of Kubernetes only has to be a key.
     let native = name.contains('/') && is_native(name);
     if !names::is_key(name) || !(known || extended || native) {
         problems.add(
@@ -115,7 +115,7 @@ fn request_within_limit(
     problems: &mut Problems,
 ) {
     let field = "spec.pod.resources.requests";
-    // Only what Kubernetes itself divides may be promised to more pods than there is for.
+    // Only native resources other than huge pages may be overcommitted.
     let divisible = is_native(name) && !is_huge_page(name);
     let Some(limit) = limit else {
         if !divisible {

@@ -8,9 +8,9 @@ use serde_json::Value;
 /// A line that is not in both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
-    /// It goes.
+    /// Only the old text or object has it.
     Gone(String),
-    /// It comes.
+    /// Only the new text or object has it.
     New(String),
 }
 
@@ -23,7 +23,7 @@ impl fmt::Display for Line {
     }
 }
 
-/// The lines of two files that are in one of them only. The order of a file's lines says nothing here.
+/// The lines of two files that are in one of them only. The order of the lines is ignored.
 pub(super) fn of_texts(old: &str, new: &str) -> Vec<Line> {
     let missing = |line: &&str, text: &str| !text.lines().any(|other| other == *line);
     let gone = old.lines().filter(|line| missing(line, new));
@@ -33,8 +33,8 @@ pub(super) fn of_texts(old: &str, new: &str) -> Vec<Line> {
         .collect()
 }
 
-/// The fields of two objects that differ, as `path: value`; `hidden` are values that say nothing, and
-/// fields whose path holds one of these words are left out.
+/// The fields of two objects that differ, as `path: value`; fields whose path or value is in `hidden` are
+/// omitted.
 pub(super) fn of_objects(old: &Value, new: &Value, hidden: &[&str]) -> Vec<Line> {
     let (mut before, mut after) = (BTreeMap::new(), BTreeMap::new());
     flatten(old, String::new(), &mut before);
@@ -65,7 +65,7 @@ fn flatten(value: &Value, path: String, fields: &mut BTreeMap<String, String>) {
         }
         Value::Array(items) if !items.is_empty() => {
             for (index, item) in items.iter().enumerate() {
-                // What has a name keeps it when something is put before it.
+                // A named item keeps its path when another item is inserted before it.
                 let name = item["name"]
                     .as_str()
                     .map_or(index.to_string(), str::to_owned);

@@ -35,7 +35,7 @@ pub enum Event {
         /// What becomes of its volumes.
         volumes: ReclaimPolicy,
     },
-    /// A pod is deleted, so that it is made anew from the current template.
+    /// A pod is deleted, so that it is created again from the current template.
     Restart {
         /// The pod.
         pod: String,

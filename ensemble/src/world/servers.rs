@@ -16,7 +16,7 @@ impl<F: Faults> World<F> {
         }
     }
 
-    /// All who lead, ideally one.
+    /// All servers that lead, ideally one.
     pub fn leaders(&self) -> impl Iterator<Item = ServerId> + '_ {
         let leads = |(id, pod): &(&ServerId, &Pod)| pod.following == Some(**id);
         self.pods.iter().filter(leads).map(|(id, _)| *id)
@@ -101,8 +101,8 @@ impl<F: Faults> World<F> {
         }
     }
 
-    /// The server with the newest data leads whom a majority of its own list and of its followers' lists
-    /// supports.
+    /// Elects the server with the newest data that majorities of its own list and of its followers' lists
+    /// support.
     fn vote(&mut self) {
         let list = |id: ServerId| self.pods.get(&id).map(|pod| &pod.revision.voters);
         let votes = |(id, pod): (&ServerId, &Pod)| {
@@ -118,7 +118,7 @@ impl<F: Faults> World<F> {
             };
             let support = candidates.iter().filter(supports);
             let mut support: Voters = support.map(|(_, id)| *id).collect();
-            // Each decides by its own list, and one that does not support it takes its voice away.
+            // Each supporter decides by its own list; one without a majority there withdraws its support.
             loop {
                 let decides =
                     |id: &ServerId| list(*id).is_some_and(|l| holds_majority(&support, l));

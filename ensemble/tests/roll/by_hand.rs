@@ -10,7 +10,7 @@ fn a_member_that_fits_on_no_node_does_not_keep_the_ensemble_from_shrinking() {
         world.wait(120);
         world.scale(3);
         story(&mut world);
-        // Only the one that leaves next is not waited for; another has to come back first.
+        // The step waits for every member except the next leaver.
         if ordinal == 4 {
             assert_eq!(world.size(), 3);
         } else {
@@ -111,7 +111,7 @@ fn two_lists_that_must_not_live_together_stop_everything_until_a_person_acts() {
     assert_eq!(world.size(), 5, "{}", world.message());
 }
 
-/// The template of a larger ensemble comes back while nobody looks, and pods are made from it.
+/// The template of a larger ensemble returns while the operator is not looking, and pods are created from it.
 #[test]
 fn a_list_that_was_taken_back_is_not_put_back_again() {
     for remade in [vec![0], vec![0, 1], vec![2]] {
@@ -131,7 +131,7 @@ fn a_list_that_was_taken_back_is_not_put_back_again() {
             }
         }
         let blocked = world.trouble().is_some();
-        // Two with the list of five are no majority of it, but the third alone is none of three either.
+        // Two members are no majority of the list of five, but the third alone is no majority of three.
         assert_eq!(
             blocked,
             remade.len() == 2,

@@ -99,7 +99,7 @@ fn a_loss_that_grows_while_it_is_carried_out_ends_the_permission() {
     story(&mut world);
     assert_eq!(world.trouble().unwrap().0, "DisksLost");
     assert_eq!(world.permission().0, "");
-    // Accepted anew, with who was permitted before and one more.
+    // Accepted again, with the members that were permitted before and one more.
     world.accept(&world.token().unwrap());
     story(&mut world);
     assert_eq!(world.size(), 5);
@@ -144,7 +144,7 @@ fn an_ensemble_of_which_no_disk_is_left_begins_anew_when_that_is_accepted() {
     story(&mut world);
     assert_eq!(world.size(), 3);
     assert_eq!(world.restarts(), [1, 1, 0]);
-    // The records of what is gone would make every member refuse its new data.
+    // The recorded epochs of the lost disks would make every member refuse its new data.
     assert!(
         world
             .epochs()
@@ -161,7 +161,7 @@ fn a_paused_ensemble_accepts_nothing() {
     story(&mut world);
     assert!(!world.accepts());
     assert_eq!(world.permission(), (String::new(), None));
-    // Nor does the status say that it does.
+    // The status does not report an accepted loss.
     let (reason, message) = world.trouble().unwrap();
     assert_eq!(reason, "DisksLost", "{message}");
     assert!(world.told_accepted().is_none());
@@ -171,7 +171,7 @@ fn a_paused_ensemble_accepts_nothing() {
 fn a_permission_that_is_lost_on_the_way_is_told_to_the_member_again() {
     let mut world = lost();
     world.accept(&world.token().unwrap());
-    // The kubelet shows the new pod the permission of before.
+    // The kubelet shows the new pod the earlier permission.
     world.faults().stale_permission = true;
     for _ in 0..20 {
         world.reconcile();

@@ -31,7 +31,7 @@ fn volumes_belong_to_the_ensemble_as_long_as_the_policy_says_delete() {
     world.reclaim(ReclaimPolicy::Delete);
     story(&mut world);
     assert_eq!(world.owned(), (vec![0, 1, 2], vec![0, 1, 2]));
-    // What is the StatefulSet controller's to remove stays.
+    // The owner that only the StatefulSet controller removes stays.
     assert_eq!(world.owners(1), ["StatefulSet", "ZooKeeperEnsemble"]);
     world.reclaim(ReclaimPolicy::Retain);
     story(&mut world);

@@ -1,4 +1,4 @@
-//! What each rule prevents that the model check does not know: without it, the harm comes.
+//! The harm that each rule prevents, for the rules that the model check does not cover.
 
 use bellwether_api::ensemble::ReclaimPolicy;
 use bellwether_ensemble::rules::{Rule, Rules};

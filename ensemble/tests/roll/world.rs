@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::faults::Broken;
 
-/// After how many passes without any change nothing is expected to come any more.
+/// After this many passes without any change the world is at rest.
 const QUIET: u32 = 8;
 
 /// The world.
@@ -73,7 +73,7 @@ impl World {
         world
     }
 
-    /// What is broken; whatever is changed there is a reason to go on.
+    /// What is broken; any change of it makes further passes necessary.
     pub(crate) fn faults(&mut self) -> &mut Broken {
         &mut self.act().faults
     }
@@ -197,7 +197,7 @@ impl World {
         self.set()["spec"]["persistentVolumeClaimRetentionPolicy"].clone()
     }
 
-    /// Somebody deletes the StatefulSet; the pods go with it, or stay.
+    /// A person deletes the StatefulSet; its pods are deleted with it, or stay.
     pub(crate) fn delete_set(&mut self, orphan: bool) {
         let world = self.act();
         world.objects.remove(ObjectKind::StatefulSet, "zk");
@@ -214,13 +214,13 @@ impl World {
         self.scale(replicas);
     }
 
-    /// The member's node is lost, and its pod, made anew, fits on no other.
+    /// The member's node is lost, and its new pod fits on no other node.
     pub(crate) fn lose_node(&mut self, ordinal: u16) {
         self.faults().homeless.insert(ordinal);
         self.delete_pod(ordinal);
     }
 
-    /// A pod is deleted by hand, and made anew.
+    /// A pod is deleted by hand, and created again.
     pub(crate) fn delete_pod(&mut self, ordinal: u16) {
         let world = self.act();
         world.create(false, ordinal);
@@ -247,7 +247,7 @@ impl World {
         self.faults().muted = Some(self.world.now);
     }
 
-    /// Nothing is heard of a member any more.
+    /// A member does not answer any more.
     pub(crate) fn silence(&mut self, ordinal: u16) {
         let now = self.world.now;
         self.faults().cut_off.insert(ordinal, now);
@@ -260,7 +260,7 @@ impl World {
         pod.make_unready(self.world.now);
     }
 
-    /// These members leave the others, with a leader of their own or none, in a later epoch.
+    /// These members separate from the others, with a leader of their own or none, in a later epoch.
     pub(crate) fn split(&mut self, ordinals: &[u16], leader: Option<u16>) {
         let world = self.act();
         for id in ordinals.iter().copied().map(server) {
@@ -421,7 +421,7 @@ impl World {
         steps
     }
 
-    /// Whether in every step nobody restarted after the leader had.
+    /// Whether in every step the leader restarted last.
     pub(crate) fn leader_was_last_in_every_step(&self) -> bool {
         let last = |pair: &[(&str, bool)]| !pair[0].1 || pair[0].0 != pair[1].0;
         self.steps().windows(2).all(last)
@@ -457,7 +457,7 @@ impl World {
         self.last.as_ref().is_some_and(|p| p.accepted.is_some())
     }
 
-    /// The accepted loss that the last report tells of.
+    /// The accepted loss in the last report.
     pub(crate) fn told_accepted(&self) -> Option<&Acceptance> {
         self.last.as_ref()?.report.accepted.as_ref()
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-/// Directories of one pod under a temporary one that goes with the test.
+/// Directories of one pod under a temporary directory that is removed after the test.
 struct Pod {
     root: PathBuf,
     dirs: Directories,
@@ -325,7 +325,7 @@ fn an_old_copy_of_the_volume_is_refused_and_the_right_one_is_not() {
     );
     pod.write("data/version-2/currentEpoch", "7");
     pod.prepare().unwrap();
-    // Without ZooKeeper's own word the names of the files count.
+    // Without ZooKeeper's `currentEpoch` the names of the files decide.
     fs::remove_file(pod.root.join("data/version-2/currentEpoch")).unwrap();
     assert!(pod.prepare().unwrap_err().contains("epoch 5"));
     pod.write("datalog/version-2/log.700000001", "x");

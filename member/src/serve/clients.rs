@@ -32,8 +32,8 @@ struct Client {
 pub(super) struct Clients(Vec<Client>);
 
 impl Clients {
-    /// Takes a client. If there are too many, the oldest of the address that has most of them goes, so
-    /// that nobody takes the place of others by coming often.
+    /// Admits a client. If there are too many, drops the oldest of the address that has most of them, so that
+    /// an address cannot displace others by connecting often.
     pub(super) fn admit(&mut self, stream: TcpStream, from: IpAddr) {
         if stream.set_nonblocking(true).is_err() {
             return;
@@ -60,18 +60,18 @@ impl Clients {
         place.map(|(place, _)| place)
     }
 
-    /// Those whose request is not complete.
+    /// The clients whose request is not complete.
     pub(super) fn reading(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let reading = self.0.iter().filter(|c| c.question.is_none());
         reading.map(|c| c.stream.as_fd())
     }
 
-    /// When the time of the first of them is over.
+    /// When the time of the oldest client is over.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.0.first().map(|c| c.until)
     }
 
-    /// Drops those whose time is over.
+    /// Drops the clients whose time is over.
     pub(super) fn drop_late(&mut self, now: Instant) {
         self.0.retain(|c| c.until > now);
     }
@@ -107,7 +107,7 @@ impl Clients {
         self.0.iter().any(|c| c.question == Some(question))
     }
 
-    /// Answers all who asked this.
+    /// Answers all clients that asked this question.
     pub(super) fn answer(&mut self, question: Question, text: &[u8]) {
         self.0.retain_mut(|client| {
             let asks = client.question == Some(question);
@@ -120,12 +120,12 @@ impl Clients {
 }
 
 impl Client {
-    /// Reads what has arrived; whether the request is complete.
+    /// Reads what has arrived. Returns whether the request is complete.
     fn receive(&mut self) -> std::io::Result<bool> {
         let mut buffer = [0; 1024];
         loop {
             match self.stream.read(&mut buffer) {
-                // It will send no more, and may still wait for an answer.
+                // The client sends no more, and may still wait for an answer.
                 Ok(0) if !self.head.is_empty() => return Ok(true),
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(n) => self.head.extend(buffer.iter().take(n)),
@@ -143,8 +143,8 @@ impl Client {
         }
     }
 
-    /// An answer is shorter than what the system takes at once. A client that goes away has no use for
-    /// an error.
+    /// Sends an answer, which is shorter than what the system takes at once. An error is ignored: it only
+    /// means that the client has gone.
     fn send(&mut self, text: &[u8]) {
         let _ = self.stream.write_all(text);
     }

@@ -1,4 +1,4 @@
-//! Many clients, honest and other ones, on the loopback interface.
+//! Many clients, honest and hostile ones, on the loopback interface.
 
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -131,7 +131,7 @@ fn a_request_that_arrives_in_pieces_is_answered() {
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"HTTP/1.1 503");
-    // One that says that it will send no more has said all.
+    // A client that shuts down its sending side has sent its whole request.
     let mut stream = TcpStream::connect((HERE, serve_about(nobody()))).unwrap();
     stream.write_all(b"GET /live HTTP/1.0\r\n").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
@@ -181,7 +181,7 @@ fn slow_clients_are_few_and_go_when_their_time_is_over() {
     let port = serve_about(nobody());
     let mut slow: Vec<TcpStream> = (0..200).map(|_| connect_from(ANOTHER, port)).collect();
     let since = Instant::now();
-    // Taken after all of them.
+    // This client is accepted after all slow ones.
     get(port, "/live").unwrap();
     let open = slow.iter().filter(|stream| !is_closed(stream)).count();
     assert!(open <= MOST, "{open} connections are kept");

@@ -1,5 +1,5 @@
-//! Whatever applications write into the names and the data of znodes, the mirror says something
-//! bounded and printable of it, says the same when it is asked again, and does not panic.
+//! Whatever applications write into the names and the data of znodes, the mirror reports something
+//! bounded and printable, reports the same when it is called again, and does not panic.
 #![no_main]
 #![allow(clippy::unwrap_used, reason = "a panic is what the fuzzer looks for")]
 
@@ -37,7 +37,7 @@ struct Story {
 struct Znodes {
     node: Znode,
     children: Vec<(String, Option<Znode>)>,
-    /// Names as libraries make them, of which the sequence numbers and prefixes are taken from here.
+    /// Names as libraries create them; sequence numbers and prefixes are taken from here.
     usual: Vec<(u8, i32, Znode)>,
     registration: Option<Znode>,
     owner: Option<i64>,

@@ -33,7 +33,7 @@ pub struct Check {
     pub expected: Option<&'static str>,
 }
 
-/// The states on the way to another, each with what happened in it.
+/// The states on a path to another one, each with the action taken in it.
 pub type Way = Vec<(State, Option<Action>)>;
 
 /// What a run found.

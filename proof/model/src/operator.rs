@@ -43,7 +43,7 @@ struct Sight {
     set: Set,
     permit: u8,
     pods: Vec<(u8, Pod)>,
-    /// The members that say that their disks are empty.
+    /// The members that report empty disks.
     empty: u8,
 }
 
@@ -53,7 +53,7 @@ pub struct Operator {
     ensembles: HashMap<(u8, u8), ValidEnsemble>,
     /// What the templates are rendered to, each once.
     revisions: Mutex<HashMap<Template, Revision>>,
-    /// A plan depends on nothing but what is seen, so each is made once.
+    /// A plan depends only on the sight, so each plan is made once.
     plans: Mutex<HashMap<Sight, Option<Pass>>>,
 }
 
@@ -206,7 +206,7 @@ impl Operator {
                         pod.process,
                         Process::Serving { .. } | Process::Looking { long: false }
                     ),
-                // Who has been looking for long, or cannot be asked, has been so for very long.
+                // A server that has been looking for long, or that is cut off, has been unready for very long.
                 unready_since: match pod.process {
                     Process::Looking { long: true } => Some(Timestamp::UNIX_EPOCH - LONG),
                     _ if pod.cut_off => Some(Timestamp::UNIX_EPOCH - LONG),
@@ -228,7 +228,7 @@ impl Operator {
                 // Nothing that is planned depends on them; they make a pod refuse an old copy of its
                 // volume, which this world does not have.
                 epochs: BTreeMap::new(),
-                // Nobody accepts a loss here: no write is lost as long as nobody says so.
+                // No person accepts a loss here: without an acceptance, no write may be lost.
                 acceptance: None,
             }),
             ..Default::default()

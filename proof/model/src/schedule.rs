@@ -27,8 +27,8 @@ pub struct Schedules {
 }
 
 impl Schedules {
-    /// Whether every schedule from this state ends as the user wants. Where a majority of disks is
-    /// gone nobody can promise that.
+    /// Whether every schedule from this state ends as the user wants. True also where a majority of
+    /// disks is lost: no operator can promise that end then.
     pub fn end(&self, world: &World, state: &State) -> bool {
         state.harm != Harm::default()
             || !state.majority_of_disks_intact()

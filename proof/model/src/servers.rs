@@ -156,8 +156,8 @@ pub fn commit(state: &mut State, quorum: u8) {
     state.acknowledged = true;
 }
 
-/// Followers of a leader that is gone look again, and so does a leader without a majority of its own
-/// list. That this takes them no time hides nothing: such a leader cannot commit.
+/// Followers that lost their leader look again, and so does a leader without a majority of its own
+/// list. The model gives this no time, which hides nothing: such a leader cannot commit.
 pub fn notice_losses(state: &mut State) {
     loop {
         let lost = (0..MAX).find(|o| match state.leader_of(*o) {

@@ -162,7 +162,7 @@ pub struct State {
     pub changes: u8,
     /// The server that may start with an empty disk and vote; 0 for none.
     pub permit: u8,
-    /// What one operator planned and has not done yet, while the world goes on and other operators
+    /// A pass that one operator planned and has not carried out yet, while servers and other operators
     /// act. Two such passes are no worse than one: the first that writes makes the other stale.
     pub held: Option<Pass>,
     /// What went wrong.
@@ -290,7 +290,7 @@ impl State {
             .filter(|o| self.disks[*o] != Disk::Empty)
             .map(bit)
             .fold(0, |a, b| a | b);
-        // Who is permitted to initialize its disk needs none.
+        // A server that is permitted to initialize its disk needs no data.
         let intact = intact | members(self.permit) & !members(self.permit.saturating_sub(1));
         let lists = self.live_lists();
         (1..=MAX as u8)

@@ -248,7 +248,7 @@ fn judge_restart(before: &State, after: &mut State, ordinal: usize) {
     let serving = ordinals(before.leaders())
         .map(|l| before.followers(l))
         .fold(0, |a, b| a | b);
-    // One on a node that is cut off cannot be restarted, whatever it does.
+    // A pod on a node that is cut off cannot be restarted.
     let due = before.mask(|p| p.template != template && !p.cut_off) & members(template.list);
     if before.leads(ordinal) {
         // A leaver that leads has to step down whatever else is due.
@@ -354,7 +354,7 @@ impl Model for World {
         }
         if let Some(pass) = self.operator.read(state) {
             actions.push(Action::Operate);
-            // What a restart is planned from is read again, so one that is held up does no harm.
+            // A delayed restart does no harm: the executor first reads again what it was planned from.
             let harmless = matches!(pass, Pass::Restart { .. }) && self.preconditions.planned_again;
             if state.held.is_none() && !harmless {
                 actions.push(Action::Hold);

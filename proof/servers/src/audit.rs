@@ -7,8 +7,8 @@ use bellwether_api::ensemble::MemberRole;
 use bellwether_ensemble::ServerId;
 use bellwether_ensemble::observation::ServerReport;
 
-/// How often each of two leaders must be seen to commit while the other one leads. A leader that was
-/// deposed may still apply what was committed before; once is no proof.
+/// How often each of two leaders must be seen to commit while the other one leads. A deposed leader
+/// may still apply what was committed before, so one sighting is no proof.
 const PROOF: u32 = 2;
 /// How often a leader must be seen in an epoch: for an instant a new one may show the last
 /// transaction of the epoch before.

@@ -33,7 +33,7 @@ pub async fn connect(address: Ipv4Addr) -> Result<Client> {
     Ok(client)
 }
 
-/// Creates a node; an error does not tell whether it was created.
+/// Creates a node; after an error it may or may not exist.
 ///
 /// # Errors
 /// What the server answers, or that it does not.

@@ -59,7 +59,7 @@ pub struct World {
     last: Option<Plan>,
     began: Instant,
     story: String,
-    // The last to be dropped: the servers are gone by then.
+    // Dropped last, when the servers have ended.
     directory: Option<TempDir>,
 }
 

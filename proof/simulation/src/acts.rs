@@ -186,7 +186,7 @@ pub fn choose(rng: &mut fastrand::Rng, size: u16) -> Vec<(Duration, Act)> {
         let act = act(rng, size);
         let resizes = matches!(act, Act::Resize(_) | Act::ResizeWith(..));
         acts.push((before, act));
-        // What a user takes back, it takes back in the middle of it.
+        // A user may take a change back in the middle of it.
         if resizes {
             let soon = Duration::from_millis(rng.u64(500..15_000));
             match rng.u8(0..6) {

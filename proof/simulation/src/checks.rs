@@ -114,7 +114,7 @@ impl Checks {
                 .entry(format!("{:?} {}", write.verb, write.kind.resource().name))
                 .or_default() += 1;
             match (write.verb, write.kind) {
-                // An observer counts in no majority, and is not copied for: its restart costs nobody anything.
+                // An observer counts in no majority, and its copy may be interrupted: no check is needed here.
                 (Verb::Delete, Kind::POD)
                     if write.before.as_ref().is_some_and(|p| is_observer(p)) => {}
                 (Verb::Delete, Kind::POD) => {
@@ -294,7 +294,7 @@ impl Checks {
         self.violations.extend(wrong);
     }
 
-    /// Somebody else did something to a pod: what the operator restarted before is not counted any more.
+    /// Another actor changed pods: the pods that the operator restarted before do not count any more.
     pub fn forgive(&mut self) {
         self.restarted.clear();
         self.honesty.forgive();

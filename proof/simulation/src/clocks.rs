@@ -1,8 +1,8 @@
 //! The wall clocks of the operators: each process has its own, which may be ahead of the cluster's or behind it.
 //!
-//! There is one clock of the C library for the whole program, so it is set to that of a process whenever the
-//! process goes on: when its run is polled, and when it has sent something or got an answer. Between two of
-//! these moments a process reads no clock.
+//! The C library has one clock for the whole program, so it is set to that of a process whenever
+//! the process continues: when its run is polled, and when it has sent something or got an answer.
+//! Between two of these moments a process reads no clock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ impl Clocks {
         all.insert(process.to_owned(), ahead);
     }
 
-    /// This process goes on: what it asks for the time answers as its own clock.
+    /// This process continues: the time that it reads is that of its own clock.
     pub fn show(&self, process: &str) {
         let all = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         bellwether_virtual_time::set_ahead(all.get(process).copied().unwrap_or(0));

@@ -32,8 +32,8 @@ pub struct Controllers {
 }
 
 impl Controllers {
-    /// Lets every controller do what is due, if anything can be. Nobody may have changed how far behind their
-    /// caches are since the last call.
+    /// Lets every controller do what is due, if anything can be. The caller must not have changed
+    /// the delay of the controllers' caches since the last call.
     pub fn step_if_due(&mut self, store: &mut Store) {
         let idle = self.idle.is_some_and(|(revision, until)| {
             revision == store.revision() && until.is_none_or(|until| Instant::now() < until)
@@ -44,8 +44,7 @@ impl Controllers {
         }
     }
 
-    /// Lets every controller do what is due, until none has anything to do. Returns when that has to be
-    /// done again if nothing changes before.
+    /// Runs every controller until no work is left. Returns when to call it again if nothing changes before.
     pub fn step(&mut self, store: &mut Store) -> Option<Instant> {
         loop {
             let before = store.revision();

@@ -39,7 +39,7 @@ enum Stage {
     },
     /// The server's process was started.
     Running(ProcessId),
-    /// The server is told to end, and has ended then.
+    /// The server was asked to end, and ends at this time.
     Ending(Duration),
 }
 
@@ -159,7 +159,7 @@ impl Kubelets {
         self.nodes.iter().any(|node| node.lost.is_some())
     }
 
-    /// A node is off the network: nothing reaches it, what runs on it runs on.
+    /// Takes a node off the network: nothing reaches it, and its processes keep running.
     pub fn lose_node(&mut self, now: Duration, zoo: &mut Zoo, node: usize) {
         self.nodes[node].lost.get_or_insert(now);
         for sandbox in self.sandboxes.values().filter(|s| s.node == node) {
@@ -412,7 +412,7 @@ impl Kubelets {
         }
     }
 
-    /// A volume's data is gone with its claim.
+    /// Deletes the data of volumes whose claims were deleted.
     pub fn forget_claims(&mut self, store: &Store) {
         let seen = Some(store.changed(Kind::CLAIM));
         if self.claims_seen == seen {

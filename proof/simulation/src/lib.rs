@@ -1,5 +1,5 @@
-//! A simulation of the operator in virtual time, on one thread and from one seed: the real operator talks to
-//! an API server, controllers and ZooKeeper servers that are made here and fail as they are told to.
+//! A simulation of the operator in virtual time, on one thread and from one seed: the real operator
+//! talks to a simulated API server, controllers and ZooKeeper servers, which fail on demand.
 
 pub mod acts;
 pub mod api_server;

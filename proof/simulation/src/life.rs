@@ -64,7 +64,7 @@ pub struct Story {
     pub seconds: f64,
     /// How many writes of the client were acknowledged.
     pub acknowledged: usize,
-    /// What tells one history from another.
+    /// A number that two histories share only if they are the same.
     pub digest: u64,
 }
 
@@ -78,7 +78,7 @@ struct Process {
 
 struct Life {
     cluster: Cluster,
-    /// How long virtual time had gone on when this life began.
+    /// The virtual time that had passed when this life began.
     before: Duration,
     trouble: Arc<Mutex<Trouble>>,
     operators: Vec<Process>,
@@ -105,7 +105,7 @@ struct Life {
     /// Volume claims that a deleted ensemble left although its policy deletes them: the operator had not made
     /// them the ensemble's property yet. A person has to delete them.
     left_over: Vec<String>,
-    /// Whether the API server refused what the user asked for last. The user was told then and there.
+    /// Whether the API server refused the user's last change. The user saw the refusal at once.
     refused: bool,
     /// Until when operators may wait before they try again, since requests failed.
     retries_until: Duration,

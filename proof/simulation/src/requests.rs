@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(strays(), 0);
         requests.made(&write("other"));
         assert_eq!(strays(), 1);
-        // A claim of the lease that is refused takes it from nobody.
+        // A refused write of the lease leaves it with its holder.
         requests.made(&lease("other"));
         requests.after(&lease("other"), 409);
         requests.made(&write("one"));

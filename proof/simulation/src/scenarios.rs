@@ -33,8 +33,8 @@ pub(crate) fn all() -> Vec<Scenario> {
     [faults::all(), planner::all(), executor::all(), told::all()].concat()
 }
 
-/// A scripted life in which the world does what it must not, so that a judge has to speak: no rule of the
-/// operator that could be broken shows that this judge can.
+/// A scripted life in which the world breaks a rule, so that a judge has to report it. It tests a
+/// judge that no broken rule of the operator would test.
 #[derive(Clone, Debug)]
 pub(crate) struct Spoiled {
     /// Its name.

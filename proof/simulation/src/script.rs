@@ -56,7 +56,7 @@ pub enum Deed {
     AcceptLoss,
     /// Somebody sets a field of the client Service that the operator leaves alone.
     ForeignField,
-    /// From now on these fields of the status are other ones than those that the operator writes.
+    /// From now on a webhook replaces these fields of every status that the operators write.
     FalsifyStatus(Value),
 }
 

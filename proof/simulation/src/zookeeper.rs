@@ -4,7 +4,7 @@
 //! [`Zoo`] holds every server process, volume and connection. Nothing in it reads a clock or starts a
 //! thread: [`Zoo::next_event`] says when something happens by itself, and [`Zoo::advance`] makes
 //! everything happen that is due. The same seed and the same calls give the same history, which
-//! [`Zoo::digest`] tells.
+//! [`Zoo::digest`] identifies.
 //!
 //! The servers follow ZooKeeper 3.9 with `reconfigEnabled=false`: `FastLeaderElection`,
 //! `QuorumCnxManager`, and Zab 1.0 with discovery, synchronization and broadcast. Each judges by the

@@ -225,7 +225,7 @@ async fn a_watcher_follows_and_survives_breaks_and_restarts() {
         assert_eq!(next(&mut stream).await, "done");
         api.create(&post, &map("b", &json!({}))).await.unwrap();
         assert_eq!(next(&mut stream).await, "apply b");
-        // A watch ends after some minutes, and goes on where it was.
+        // A watch ends after some minutes, and the client resumes it where it was.
         tokio::select! {
             _ = stream.next() => panic!("nothing happens"),
             () = tokio::time::sleep(Duration::from_secs(1000)) => {}
@@ -244,7 +244,7 @@ async fn a_watcher_follows_and_survives_breaks_and_restarts() {
             }
         };
         assert_eq!((seen.as_str(), broke), ("c", 1));
-        // The front end knows no older changes: the watcher lists anew.
+        // The front end no longer has the older changes: the watcher lists again.
         api.delete("c", &DeleteParams::default()).await.unwrap();
         server.restart(1);
         let mut events = Vec::new();

@@ -110,7 +110,7 @@ pub unsafe extern "C" fn getrandom(
 /// How a copy of this process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// By itself, and it says that all is well.
+    /// By itself, with the exit code of success.
     Well,
     /// It took too long and was ended.
     Late,
@@ -122,7 +122,7 @@ pub enum End {
 /// has prepared, and nothing that other copies did. It is ended after this many seconds of the kernel's clock.
 ///
 /// # Errors
-/// This process has more than one thread, of which a copy would lack all but one; or the kernel makes none.
+/// This process has more than one thread, and a copy would lack all but one; or the kernel cannot copy it.
 pub fn in_a_copy(seconds: u32, work: impl FnOnce() -> std::process::ExitCode) -> io::Result<End> {
     if std::fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("a process with threads cannot be copied"));

@@ -1,4 +1,4 @@
-//! A mirror against a stand-in for ZooKeeper, which tells of changes only where a test wants it to.
+//! A mirror against a stand-in for ZooKeeper, which reports changes only when a test wants it to.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -37,7 +37,7 @@ struct Zoo {
     /// The last transaction.
     zxid: Mutex<i64>,
     is_closed: Mutex<bool>,
-    /// How often the leader's node was found to be gone, and watched for.
+    /// How often the mirror found the leader's node missing and set a watch for it.
     misses: watch::Sender<usize>,
     writer: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
 }
@@ -70,7 +70,7 @@ impl Zoo {
         };
         let (error, body) = match code {
             3 | 4 => self.read(&path(), code == 4),
-            // A sync says the path again.
+            // The answer to a sync repeats the path.
             9 => (0, request[8..].to_vec()),
             // A ping, or the end of watches.
             _ => (0, Vec::new()),
@@ -124,7 +124,7 @@ impl Zoo {
         self.nodes.lock().unwrap().clear();
     }
 
-    /// Tells of a change of the leader's node.
+    /// Sends the event of a change of the leader's node.
     async fn event(&self, kind: i32) {
         let mut body = (-1_i32).to_be_bytes().to_vec();
         body.extend((-1_i64).to_be_bytes());
@@ -137,7 +137,7 @@ impl Zoo {
     }
 }
 
-/// A mirror of that ZooKeeper, and what it tells.
+/// A mirror of that ZooKeeper, and what it reports.
 struct Bench {
     zoo: Arc<Zoo>,
     notes: mpsc::Receiver<WriterInput>,
@@ -180,8 +180,8 @@ impl Bench {
         }
     }
 
-    /// What is told next of the leader: who it is, that there is none, why there is no sight, or that
-    /// the leader was read again.
+    /// The next report: who leads, that there is no leader, why the mirror is blind, or that the leader was
+    /// read again.
     async fn next(&mut self) -> String {
         let note = tokio::time::timeout(DEADLINE, self.notes.recv()).await;
         match note.expect("nothing is told").unwrap() {
@@ -197,8 +197,8 @@ impl Bench {
         }
     }
 
-    /// Waits until a leader is told whose node was created by this transaction, and one was told all
-    /// the time before.
+    /// Waits until the mirror reports a leader whose node was created by this transaction. All reports before
+    /// must contain a leader, too.
     async fn leads_by(&mut self, czxid: i64) {
         loop {
             let note = tokio::time::timeout(DEADLINE, self.notes.recv()).await;
@@ -215,7 +215,7 @@ impl Bench {
         }
     }
 
-    /// What is told until something else than this is.
+    /// The first report that differs from this one.
     async fn after(&mut self, this: &str) -> String {
         loop {
             let next = self.next().await;

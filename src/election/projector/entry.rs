@@ -45,7 +45,7 @@ pub(super) struct Entry {
     pub(super) running: bool,
     /// Something changed while a job was running.
     pub(super) again: bool,
-    /// An object went while a job was running, so what the job knows of it may be outdated.
+    /// An object was deleted while a job was running, so the job's copy of it may be outdated.
     pub(super) reread: bool,
 }
 
@@ -82,7 +82,7 @@ impl Entry {
         entry
     }
 
-    /// Takes up another spec.
+    /// Applies a changed spec.
     pub(super) fn respecify(&mut self) {
         let spec = &self.object.spec;
         self.binder = Binder::new(spec.pod_binding.as_deref());

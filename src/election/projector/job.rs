@@ -55,8 +55,7 @@ pub(super) struct JobResult {
 }
 
 impl ProjectionClient {
-    /// Does everything that has to be done for one election. What fails does not keep the rest from
-    /// being done.
+    /// Does everything that has to be done for one election. A failure does not stop the rest.
     pub(super) async fn run(&self, job: Job) -> JobResult {
         let mut done = JobResult {
             objects: job.objects.clone(),
@@ -68,7 +67,7 @@ impl ProjectionClient {
                 .await;
             self.lease(subject, job.read, &mut done, &mut wanted).await;
         } else if let Some(projections) = &job.object.spec.projections {
-            // What is still asked for is kept until the election is seen again.
+            // Objects that the spec still asks for are kept until the election is seen again.
             let name = job.object.name_any();
             if let Some(lease) = &projections.lease {
                 wanted.insert((Kind::Lease, lease_name(&name, lease).to_owned()));
@@ -162,7 +161,7 @@ impl ProjectionClient {
         let switched_on = projections.is_some_and(|all| all.pod_labels.is_some());
         let nothing = Roles::default();
         let roles = if switched_on {
-            // The leader or the pods are unknown: labels stay as they are.
+            // While the status is unknown or stale, labels stay as they are.
             if job.subject.as_ref().is_none_or(Subject::is_stale) {
                 return;
             }

@@ -77,7 +77,7 @@ pub(super) enum RequestError {
 }
 
 impl RequestError {
-    /// Whether the object is another one, or another version, than was looked at.
+    /// Whether the object was deleted, replaced or changed since it was read.
     fn is_outdated(&self) -> bool {
         matches!(self, Self::Api(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
     }
@@ -139,7 +139,7 @@ impl ProjectionClient {
         result
     }
 
-    /// Brings one object to where it has to be.
+    /// Takes the step that one object needs.
     pub(super) async fn settle<K>(
         &self,
         (kind, namespace, name): (Kind, &str, &str),
@@ -234,8 +234,8 @@ impl ProjectionClient {
         }
     }
 
-    /// Sets or takes back the labels that an election has on a pod. Returns the pod as it is then, if
-    /// it still is.
+    /// Sets or takes back the labels that an election has on a pod. Returns the changed pod, if it still
+    /// exists.
     pub(super) async fn label(
         &self,
         namespace: &str,
@@ -290,7 +290,7 @@ impl ProjectionClient {
 fn is<K: Resource>(object: Option<K>) -> Cached<K> {
     match object {
         Some(mut object) => {
-            // Who wrote which field is not looked at; left out, it stays as it is.
+            // The operator does not read managed fields; a write without them leaves them as they are.
             object.meta_mut().managed_fields = None;
             Cached::Present(Box::new(object))
         }

@@ -58,7 +58,7 @@ fn is_single(path: &str) -> bool {
 
 async fn answer(State(world): State<Shared>, method: Method, uri: Uri, body: Bytes) -> Response {
     if uri.path() == "/api/v1/pods" {
-        // Which pods are labelled is the last that the projector learns.
+        // The list of labelled pods arrives last.
         sleep(Duration::from_millis(100)).await;
     }
     let mut world = world.lock().unwrap();
@@ -73,7 +73,7 @@ async fn answer(State(world): State<Shared>, method: Method, uri: Uri, body: Byt
         let items: Vec<&Value> = world
             .objects
             .iter()
-            // All pods have their facts told; none is labelled before the projector does it.
+            // The list of pods contains all pods; the list of labelled pods is empty.
             .filter(|(at, _)| match path.ends_with("/leases") {
                 true => at.contains("/leases/"),
                 false => at.contains("/pods/") && path.ends_with("namespaces/default/pods"),
@@ -296,7 +296,7 @@ async fn a_leader_that_is_not_read_again_is_not_believed_for_longer_than_the_lea
         .until("a is reached", |bench| endpoints(bench) == Some(1))
         .await;
     let renewed = bench.get(LEASE)["spec"]["renewTime"].clone();
-    // No mirror reads here, as if its task were gone.
+    // No mirror reads the leader again, as if its task had ended.
     bench
         .until("nobody is reached", |bench| endpoints(bench) == Some(0))
         .await;
@@ -378,7 +378,7 @@ async fn after_a_conflict_it_is_decided_anew() {
         })
         .await;
     assert_eq!(bench.get(LEASE)["metadata"]["labels"]["team"], "blue");
-    // One that was taken over in between is foreign.
+    // A Lease that lost its owner reference in between is foreign.
     let mut stolen = bench.get(LEASE);
     stolen["metadata"]["ownerReferences"] = json!([]);
     let stolen = bench.world.lock().unwrap().put(LEASE, stolen);
@@ -423,9 +423,9 @@ async fn what_an_election_left_goes_although_it_is_projected_to_nothing() {
             bench.get(&path("uid-1")).is_null()
         })
         .await;
-    // That of an election that is not known goes with it, by its owner reference.
+    // The projector leaves the Lease of an unknown election: Kubernetes deletes it by its owner reference.
     assert_eq!(bench.writes(), [format!("DELETE {}", path("uid-1"))]);
-    // Nothing is left, and what is projected from now on is made.
+    // After the cleanup a new projection is carried out.
     bench.show(json!({"lease": {}}), Some("a"));
     bench
         .until("a leads", |bench| {

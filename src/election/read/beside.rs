@@ -1,5 +1,5 @@
-//! Reads of what stands beside the leader's node: those who may lead, Hadoop's breadcrumb, the number of
-//! the term.
+//! Reads the znodes beside the leader's node: the other candidates, Hadoop's breadcrumb, the number of the
+//! term.
 
 use bellwether_election::{Candidacy, CandidateNode, NodeStat, OtherCandidates, Reading, Rules};
 use futures::{StreamExt, TryStreamExt, stream};
@@ -15,7 +15,7 @@ use super::{
 #[derive(Default)]
 pub(super) struct Beside {
     others: OtherCandidates,
-    /// The names of those who may lead that are not in the crowd, in order.
+    /// The names of the candidates that were not read, in order.
     unread: Vec<String>,
     pub(super) others_watch: Watch,
     pub(super) breadcrumb: Single<Candidacy>,
@@ -23,14 +23,14 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Whether there may be anything.
+    /// Whether the dialect has any of these znodes.
     pub(super) fn exists(rules: &Rules) -> bool {
         rules.members_path().is_some()
             || rules.breadcrumb_path().is_some()
             || rules.epoch_path().is_some()
     }
 
-    /// Reads what is not known and adds all of it to the reading of the leader's node.
+    /// Reads the znodes that are not known and adds all of them to the reading of the leader's node.
     pub(super) async fn complete(
         &mut self,
         client: &Client,
@@ -108,7 +108,7 @@ impl Beside {
         Err(restless(path))
     }
 
-    /// Adds the leader to the crowd, if it has a place of that name there and was not read yet.
+    /// Reads the leader's own entry among the candidates, if it has one and it was not read yet.
     async fn read_leader(
         &mut self,
         client: &Client,
@@ -132,8 +132,7 @@ impl Beside {
     }
 }
 
-/// Those who may lead, but for those who left while they were read: their leaving has fired the
-/// watch.
+/// The candidates with these names, without those that left in the meantime: they have fired the watch.
 async fn read_members(
     client: &Client,
     reads: &Semaphore,

@@ -19,8 +19,8 @@ pub(in crate::election) struct Confirmed {
 }
 
 impl Confirmed {
-    /// What has to hold for the leader of a reading; `None` if everything has to be read to know, as
-    /// where its node may not be read.
+    /// What has to hold for the leader of a reading; `None` if only a full read can show it, for example if
+    /// the ACL hides its node.
     pub(in crate::election) fn of_leader(rules: &Rules, reading: &Reading) -> Option<Self> {
         let candidate = reading.leader()?;
         let candidacy = candidate.znode.candidacy()?;
@@ -49,7 +49,7 @@ impl Confirmer {
         Self { client, reads }
     }
 
-    /// Whether a leader leads as it did.
+    /// Whether a leader still leads by the same transaction.
     pub(in crate::election) async fn confirm(&self, leader: &Confirmed) -> Result<bool, ReadError> {
         let _read = one_of(&self.reads).await;
         match self.client.get_data(&leader.path).await {

@@ -5,7 +5,7 @@ use zookeeper_client::{Client, OneshotWatcher};
 
 use super::{ATTEMPTS, ReadError, Watch, failed, node_stat, restless};
 
-/// What a single node says, valid while its watch is set.
+/// The content of a single node, valid while its watch is set.
 pub(super) struct Single<T> {
     /// `None` if it does not exist, or says nothing.
     pub(super) says: Option<T>,

@@ -6,7 +6,7 @@ use super::super::relay::tests::server;
 use super::super::target::Holder;
 use super::*;
 
-/// Keeps a session to a server, and tells what mirrors are told.
+/// Keeps a session to a server, and returns the link that mirrors follow.
 pub(in crate::election) fn kept(
     address: String,
 ) -> (watch::Receiver<Link>, watch::Sender<Presence>) {

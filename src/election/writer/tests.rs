@@ -30,7 +30,7 @@ struct World {
 }
 
 impl World {
-    /// Changes the object as somebody else would.
+    /// Changes the object as another client would.
     fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
         edit(&mut self.object);
         self.version += 1;
@@ -103,7 +103,7 @@ impl Bench {
         bench
     }
 
-    /// Tells the writer what the watch of the API server would.
+    /// Sends the writer what the watch of the API server would send.
     async fn show(&self) {
         let object = self.world.lock().unwrap().object.clone();
         let object: LeaderElection = serde_json::from_value(object).unwrap();
@@ -113,7 +113,7 @@ impl Bench {
             .unwrap();
     }
 
-    /// Tells the writer what a mirror would: who leads.
+    /// Sends the writer what a mirror would send: who leads.
     async fn see(&self, leader: &str, czxid: i64) {
         let rules = Rules::new(Arc::new(object().spec), None).unwrap();
         let stat = NodeStat {

@@ -11,9 +11,9 @@ use serde_json::json;
 /// How long a deletion may take: a pod has 30 s to end.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Nothing hangs: not an election whose ensemble is gone, nor an ensemble whose election is there,
-/// nor one that never came up. The volumes go or stay as the spec says. Nothing of the operator's
-/// carries a finalizer, so all of it can be deleted without the operator as well.
+/// Every deletion ends: of an election without its ensemble, of an ensemble with an election, and
+/// of an ensemble that never came up. The volumes are deleted or stay as the spec says. No object
+/// of the operator carries a finalizer, so all of them can be deleted without the operator as well.
 pub(crate) fn scenario_15_ensembles_elections_and_namespaces_are_deleted_in_any_order(
     world: &World,
 ) -> Result<()> {

@@ -39,7 +39,7 @@ pub(crate) fn scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted(
     let before = ensemble.uids();
     let delete = ["delete", "pods", "-l", MEMBERS, "--grace-period=0"];
     world.run(&[&delete[..], &["--force", "--wait=false"]].concat())?;
-    // The status may still be of the pods before, whose servers go on for a moment.
+    // The status may still describe the old pods, whose servers run on for a moment.
     until("all pods are new ones, and ready", PATIENCE, || {
         let after = ensemble.uids();
         let new = after.len() == 3 && after.iter().all(|(p, u)| before.get(p) != Some(u));
@@ -76,7 +76,7 @@ pub(crate) fn scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted(
         let done = deletions(&world.pods.history());
         ensure!(done.len() == known, "restarted without need: {done:?}");
 
-        // Power lost on all nodes: no pod is deleted, all its processes are gone, its sandbox too.
+        // Power is lost on all nodes: no pod is deleted, but all its processes end, its sandbox too.
         let uids = ensemble.uids();
         let processes: Vec<_> = uids.values().flat_map(|u| process::of_pod(u)).collect();
         process::signal(&processes, "KILL");
@@ -105,8 +105,8 @@ fn uid(ensemble: &Ensemble<'_>, pod: &str) -> Result<String> {
     uid.ok_or_else(|| anyhow::anyhow!("there is no pod {pod}"))
 }
 
-/// Members that find nobody by name wait for them; the first member with a new disk joins. Neither
-/// starts an ensemble of its own. Another cluster domain is a unit test of the rendered files.
+/// Members that cannot resolve the others' names wait for them; the first member with a new disk joins.
+/// Neither starts an ensemble of its own. Another cluster domain is a unit test of the rendered files.
 pub(crate) fn scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume(
     world: &World,
 ) -> Result<()> {

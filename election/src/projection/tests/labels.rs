@@ -131,7 +131,7 @@ fn labels_move_off_the_old_leader_first() {
             ("c".to_owned(), role("candidate"), false),
         ]
     );
-    // What carries nothing but the mark of an election is cleaned, too.
+    // A pod that carries only the mark of an election is cleaned up, too.
     let bare = AppliedLabels {
         pod_uid: "u".to_owned(),
         ..AppliedLabels::default()
@@ -141,8 +141,8 @@ fn labels_move_off_the_old_leader_first() {
 }
 
 proptest! {
-    /// However leaders change, whichever writes fail, whatever keys the spec names: at no moment do two
-    /// pods carry the leader's value of one election, and a label of somebody else is never changed.
+    /// However leaders change, whichever writes fail, whatever keys the spec names: at no moment do two pods
+    /// carry the leader's value of one election, and a label of another client is never changed.
     #[test]
     fn never_two_leaders_are_labelled(
         steps in proptest::collection::vec((names(), 0..3_usize, any::<u32>(), 0..12_usize), 1..12),
@@ -161,7 +161,7 @@ proptest! {
         pods.get_mut(&format!("p{foreign}")).unwrap().apply("somebody", &theirs);
         for (people, key, failing, replaced) in steps {
             if let Some(pod) = pods.get_mut(&format!("p{replaced}")) {
-                // Another pod of the same name; the facts still tell of the old one.
+                // Another pod of the same name; the facts are still those of the old one.
                 let foreign = pod.managers.contains_key("somebody");
                 *pod = Stored { uid: pod.uid.clone(), ..Stored::default() };
                 if foreign {
@@ -189,7 +189,7 @@ proptest! {
                 prop_assert!(leaders.count() <= 1, "two leaders: {applied_labels:?}");
                 prop_assert_eq!(&pods[&format!("p{foreign}")].labels["role"], "theirs");
             }
-            // When nothing fails, everybody has the right label afterwards.
+            // When nothing fails, every pod has the right label afterwards.
             if failing == 0 && !failed {
                 let applied_labels = marks_of(&pods, "x");
                 prop_assert_eq!(changes(&roles, &applied_labels), vec![]);

@@ -108,7 +108,7 @@ fn a_pattern_finds_the_pod_and_nothing_else_is_tried() {
     assert_eq!(find(&by_name, "web-1", None), Binding::NotFound);
     let by_ip = binder(r"(?<ip>[0-9.]+)").unwrap();
     assert_eq!(find(&by_ip, "x10.0.0.2y", None), is("web-1"));
-    // Where a session connects from counts if nothing else tells.
+    // The address from which a session connects counts if nothing else shows the pod.
     assert_eq!(find(&by_name, "?", Some("10.0.0.1")), is("web-0"));
     assert_eq!(
         find(&by_name, "scheduler@web-1:80", Some("10.0.0.1")),
@@ -215,7 +215,7 @@ fn what_started_after_the_leaders_node_was_made_does_not_lead() {
     assert_eq!(may_lead(one(20), 18_999), younger());
     // The container was started again while the session of the old one lives.
     assert_eq!(may_lead(one(40), 20_000), younger());
-    // It is not running now, so its process is gone.
+    // The container does not run, so the candidate's process has ended.
     assert_eq!(may_lead(started(&[("app", None)]), 90_000), younger());
     let mut unknown = one(20);
     unknown["status"]
@@ -223,7 +223,7 @@ fn what_started_after_the_leaders_node_was_made_does_not_lead() {
         .unwrap()
         .remove("containerStatuses");
     assert_eq!(may_lead(unknown, 90_000), younger());
-    // A pod of the same name was made anew: its containers cannot be older than it is.
+    // The pod was recreated with the same name: its containers cannot be older than the pod.
     let mut anew = one(20);
     anew["metadata"]["creationTimestamp"] = json!(at(30).to_string());
     assert_eq!(may_lead(anew.clone(), 25_000), younger());
@@ -235,7 +235,7 @@ fn of_several_containers_the_named_one_counts_or_else_all() {
     let younger = || Binding::Younger("web-0".to_owned());
     let two = |app, proxy| started(&[("app", app), ("proxy", proxy)]);
     assert_eq!(may_lead(two(Some(20), Some(21)), 30_000), is("web-0"));
-    // Which of them the candidate is cannot be told.
+    // Nothing shows which container is the candidate.
     assert_eq!(may_lead(two(Some(20), Some(40)), 30_000), younger());
     assert_eq!(may_lead(two(Some(20), None), 30_000), younger());
     let named = |mut pod: serde_json::Value| {

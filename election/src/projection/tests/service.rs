@@ -85,7 +85,7 @@ fn without_sight_the_address_stays_or_goes_as_the_spec_says() {
     assert_eq!(keep, Step::Nothing);
     let remove = slice_for(blind.clone(), OnStale::Remove, &pods, Some(&live));
     assert_eq!(addresses(&after(Some(&live), remove).unwrap()), [""; 0]);
-    // Another pod of the same name is another one: nobody knows whether it leads.
+    // A new pod of the same name does not get the address: it is unknown whether it leads.
     let mut another = pod("a", "10.0.0.9");
     another.uid = "another".to_owned();
     pods.insert(another);
@@ -130,8 +130,8 @@ fn a_slice_of_another_family_is_made_anew() {
 }
 
 proptest! {
-    /// Whoever leads, whatever pods there are, seen or not: a slice never has two addresses, and only
-    /// the address of the leader's pod.
+    /// For any leader and any pods, seen or blind: a slice never has two addresses, and only that of the
+    /// leader's pod.
     #[test]
     fn never_two_addresses(
         steps in proptest::collection::vec((names(), any::<bool>(), any::<bool>(), names()), 1..12),

@@ -39,7 +39,7 @@ fn a_dialect_that_is_not_detected_yet_is_not_another_one() {
     let (auto, seen) = open(&["n_0000000001"]);
     let old = status(&auto, Some(1), &seen, None, at(0));
     assert_eq!(old.terms, 1);
-    // Everybody left, and the spec changed: nothing is there to detect the dialect by.
+    // All candidates left and the spec changed: there are no names to detect the dialect by.
     let (auto, empty) = open(&[]);
     let new = status(&auto, Some(2), &empty, Some(&old), at(9));
     assert_eq!((new.terms, &new.dialect), (1, &None));
@@ -105,7 +105,7 @@ fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one(
     assert_eq!(told(2, None, Some(&old)).0, "False");
 }
 
-/// A node of the leader that outlives sessions, as ZooKeeper tells it: created by one transaction, last
+/// A node of the leader that outlives sessions, as ZooKeeper reports it: created by one transaction, last
 /// written by another.
 fn lasting(spec: &LeaderElectionSpec, data: &str, czxid: i64, mzxid: i64) -> Sight {
     let rules = rules(spec);
@@ -148,7 +148,7 @@ fn the_token_of_a_lasting_node_grows_with_each_leader_that_writes_it() {
     let seen = |data, mzxid| lasting(&spec, data, base, base + mzxid);
     let a = status(&spec, Some(1), &seen("a", 5), None, at(0));
     assert_eq!(token(&a), (base + 5).to_string());
-    // What the same leader writes again is the same term.
+    // A second write of the same leader belongs to the same term.
     let again = status(&spec, Some(1), &seen("a", 6), Some(&a), at(1));
     assert_eq!(again, a);
     let b = status(&spec, Some(1), &seen("b", 9), Some(&again), at(2));
@@ -206,7 +206,7 @@ fn a_lasting_registration_has_a_token_of_its_own_for_each_leader() {
 fn two_leaders_with_one_token_are_never_silent() {
     let spec = single(serde_json::json!({"type": "SingleText"}));
     let a = status(&spec, Some(1), &lasting(&spec, "a", 7, 7), None, at(0));
-    // No ZooKeeper does this; a restored one may.
+    // Only a ZooKeeper that was restored from a backup may do this.
     let b = status(&spec, Some(1), &lasting(&spec, "b", 7, 7), Some(&a), at(1));
     let shared = LeaderElectionStatus {
         previous_leader: a.leader.as_ref().map(previous),
@@ -234,12 +234,12 @@ fn a_lease_that_is_renewed_by_deleting_and_creating_goes_on() {
     assert_eq!(renewed, a, "a renewal changes nothing that is told");
     let b = status(&spec, Some(1), &seen("b", 40, 99), Some(&renewed), at(9));
     assert_eq!((token(&b), b.terms, b.leader_transitions), ("99", 2, 1));
-    // What was told to be gone is another term when it comes back.
+    // A leader that was reported as lost begins another term when it comes back.
     let gone = status(&spec, Some(1), &missing(&spec), Some(&renewed), at(9));
     let back = status(&spec, Some(1), &seen("a", 40, 99), Some(&gone), at(10));
     assert_eq!((token(&back), back.terms), ("99", 2));
 
-    // Its node may be gone for a second, but not for longer than it leads.
+    // A leader's node may be missing for a second, but not after the end of its term.
     let noon = at(60);
     let later = |ms| {
         noon.checked_add(jiff::SignedDuration::from_millis(ms))
@@ -259,7 +259,7 @@ fn a_lease_that_is_renewed_by_deleting_and_creating_goes_on() {
     assert_eq!(tenure.holds_back(&reading(&seen("a", 1, 81)), noon), None);
     assert_eq!(tenure.holds_back(&gone, later(700)), Some(later(1000)));
     assert_eq!(tenure.holds_back(&gone, later(1001)), None);
-    // One that does not say until when it leads is not waited for.
+    // A leader whose data sets no end of its term is not waited for.
     let plain = single(serde_json::json!({"type": "SingleText"}));
     assert_eq!(
         tenure.holds_back(&reading(&lasting(&plain, "a", 1, 1)), noon),

@@ -13,8 +13,8 @@ use crate::validate::{LogVolume, ValidEnsemble};
 /// `sizes` are those in the claim templates. They stay when the user asks for more, so growth restarts
 /// nothing.
 ///
-/// Every field is named: a new one does not compile before it is hashed or stands among those that the
-/// template does not depend on.
+/// The pattern names every field, so a new field does not compile until it is hashed or listed among those that
+/// the template does not depend on.
 pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSizes<'_>) -> String {
     let ValidEnsemble {
         id_offset,
@@ -72,7 +72,7 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         storage_class,
         reclaim_policy,
     ]);
-    // What an ensemble does not use is not hashed, so its hash is that of operators that did not know it.
+    // Unused features are not hashed, so the hash equals that of operator versions without them.
     if let (Some(LogVolume { size: _, class }), Some(inputs)) =
         (transaction_log, inputs.as_array_mut())
     {

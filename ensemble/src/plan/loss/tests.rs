@@ -1,4 +1,4 @@
-//! When a loss is one, what names it, and whom an accepted one lets vote.
+//! What counts as a loss, which token identifies it, and which members may vote after it is accepted.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use super::*;
@@ -49,7 +49,7 @@ fn accepted(ordinals: &[u16]) -> Running {
     running
 }
 
-/// Whom the permission lets start empty and vote.
+/// The members that may start empty and vote.
 fn permitted(running: &Running) -> String {
     let plan = running.plan();
     let all = plan.objects.iter();
@@ -145,7 +145,7 @@ fn a_token_names_one_loss_and_no_other() {
         change(&mut running);
         assert_ne!(token_of(&running), token, "{number}");
     }
-    // What does not belong to the loss changes nothing in its name.
+    // Changes that do not belong to the loss leave its token as it is.
     let mut same = empty(&[1, 2, 3]);
     same.observation.claims[0].uid = "another".to_owned();
     same.observation.now += jiff::SignedDuration::from_secs(9);
@@ -213,7 +213,7 @@ fn an_accepted_loss_stays_on_record_and_is_accepted_once() {
     assert!(plan.report.accepted.is_some());
     let (reason, _) = trouble(&running).unwrap();
     assert_eq!(reason, Reason::DataLossAccepted);
-    // It is over when the ensemble serves, or no longer lacks a majority.
+    // An acceptance ends when the ensemble serves, or no longer lacks a majority.
     let changes: [Change; 2] = [
         |r| {
             serves(
@@ -247,7 +247,7 @@ fn a_member_keeps_the_permission_until_its_database_is_made() {
     let cases: [(bool, Change); 6] = [
         (true, |_| {}),
         (false, |r| r.voter(1).volumes = Some(volumes(true, None))),
-        // One that runs and does not say may serve where the operator cannot see it.
+        // A running member that reports no volumes may serve without the operator seeing it.
         (false, |r| r.voter(1).volumes = None),
         (true, |r| {
             r.voter(1).volumes = None;

@@ -177,8 +177,8 @@ fn the_pod_of_a_leaver_stays_until_all_run_without_it_and_another_leads() {
     assert_eq!(left(&[0, 1, 2], 3), 4);
 }
 
-/// Three members run their list; somebody wrote the list of five into the template. So many pods were made
-/// from it.
+/// Three members run their list; somebody wrote the list of five into the template. The pods in `updated` were
+/// created from it.
 fn foreign(updated: &[u16]) -> Running {
     let mut running = Running::new(3, 0);
     let new = running.template(5, None);

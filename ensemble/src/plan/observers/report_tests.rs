@@ -225,7 +225,7 @@ fn a_revision_that_observers_use_is_not_pruned() {
     let mut starting = running.clone();
     starting.observation.observers.pods.clear();
     assert_eq!(starting.plan().prune, ["of-a-pod", "unused"]);
-    // Without observers, what their template names is of no use, but for those that go.
+    // Without observers, only observers that are being removed need the revision of their template.
     running.ensemble.observers = 0;
     assert_eq!(running.plan().prune, ["unused"]);
     running.observation.observers.pods.clear();

@@ -90,7 +90,7 @@ fn voters_do_not_wait_for_ever_for_an_observer_of_a_lost_node() {
     let trouble = world.plan().report.trouble().unwrap();
     assert_eq!(trouble.reason, Reason::MemberDown);
 
-    // An outdated one that does not answer is nobody to wait for either.
+    // The voters do not wait for an outdated observer that does not answer.
     let mut world = changed();
     away(world.observer(0), 10_000);
     update(world.observer(1));

@@ -87,10 +87,10 @@ fn the_highest_epoch_of_each_voter_that_serves_is_recorded() {
     serves(running.voter(1), MemberRole::Follower, 5);
     serves(running.voter(2), MemberRole::Leader, 5);
     running.voter(2).volumes = Some(volumes(true, Some(6)));
-    // The record never goes down, and a server that no list names has none.
+    // A recorded epoch never decreases, and a server that no list names has none.
     let epochs = [(ServerId(1), 7), (ServerId(2), 5), (ServerId(3), 6)];
     assert_eq!(written(&running).epochs, epochs.into());
-    // One that does not serve keeps what was recorded, whatever its disk says.
+    // A member that does not serve keeps its recorded epoch, whatever epoch its disk has.
     looks(running.voter(1), 3);
     running.voter(1).volumes = Some(volumes(true, Some(9)));
     assert_eq!(written(&running).epochs.get(&ServerId(2)), Some(&1));

@@ -76,7 +76,7 @@ fn a_volume_stays_while_anything_may_need_it() {
         running.render();
         assert_eq!(running.plan().step, None, "{number}");
     }
-    // A volume goes last: when the templates are as they should be and every claim has its list.
+    // A volume is deleted last: when the templates are as they should be and every claim has its list.
     let first: [Edit; 2] = [
         |r| r.ensemble.heap_mib += 1,
         |r| r.observation.claims[0].voters = None,

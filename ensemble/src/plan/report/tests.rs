@@ -118,7 +118,7 @@ fn a_member_that_is_away_for_long_is_told_of_in_a_roll_too() {
         change(running.voter(0));
         running
     };
-    // One that is still to be restarted, and one that was restarted and does not come back.
+    // A member that has not restarted yet, and a member that restarted and does not serve again.
     for change in [outdate, update] {
         assert_eq!(says(&in_a_roll(change, 59)).2, None);
         let running = in_a_roll(change, 60);
@@ -127,7 +127,7 @@ fn a_member_that_is_away_for_long_is_told_of_in_a_roll_too() {
         assert_eq!(trouble.reason, Reason::MemberDown);
         assert!(trouble.message.starts_with("2 of 3 members serve: zk-0 "));
     }
-    // Nobody waits for a member that leaves.
+    // The others do not wait for a member that leaves.
     let mut shrinking = Running::stepping(5, 4, &[]);
     away(shrinking.voter(4), 100);
     shrinking.voter(4).unready_since = Some(ago(100));
@@ -179,7 +179,7 @@ fn a_size_change_says_where_it_goes_and_by_which_list() {
         (Phase::Shrinking, message.to_owned(), None)
     );
 
-    // The last step is done, and the pod of the member that left goes.
+    // The last step is done, and the pod of the member that left terminates.
     let mut left = Running::new(4, 0);
     let new = left.template(3, None);
     left.ensemble.size = 3;
@@ -241,7 +241,7 @@ fn members_that_are_ready_and_cannot_be_asked_are_named() {
     assert_eq!(trouble.reason, Reason::MembersUnreachable);
     let names = "servers of zk-0 (connection refused), zk-1 (connection refused) at port 2181";
     assert!(trouble.message.contains(names), "{}", trouble.message);
-    // One that is not ready has ended.
+    // A server whose pod is not ready has exited.
     running.voter(0).ready = false;
     running.voter(1).terminating = true;
     let trouble = running.report().trouble();

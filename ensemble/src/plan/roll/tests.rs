@@ -140,7 +140,7 @@ fn a_member_that_takes_part_in_no_quorum_restarts_first() {
     let mut running = changed();
     fails(running.voter(1), "");
     restarts(&running, "zk-1", Expect::Idle, why);
-    // So a roll goes forward without a leader, when it has had the time to be elected.
+    // A roll proceeds without a leader once the time to elect one is over.
     let mut running = changed();
     for ordinal in 0..3 {
         looks(running.voter(ordinal), 61);
@@ -274,7 +274,7 @@ fn a_newcomer_follows_before_an_old_member_restarts() {
     waits(&running, "pod zk-3 to start");
 }
 
-/// From three to four: 1 and 4 run the new list, of which 2 and 3 are no majority for them to join.
+/// From three to four: 1 and 4 run the new list, and cannot join 2 and 3, which are no majority of it.
 #[test]
 fn where_those_that_are_updated_cannot_join_the_roll_goes_on() {
     let mut running = Running::stepping(3, 4, &[0, 3]);
@@ -357,7 +357,7 @@ fn a_leaver_that_leads_restarts_so_that_another_is_elected() {
         running.verdicts()[1],
         "zk-1: Waiting for zk-3, which restarts first"
     );
-    // It goes when the others run without it.
+    // Its pod is removed when the others run a list without it.
     serves(running.voter(3), MemberRole::Follower, 1);
     serves(running.voter(2), MemberRole::Leader, 1);
     serves(running.voter(0), MemberRole::Follower, 1);

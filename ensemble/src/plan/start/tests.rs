@@ -200,7 +200,7 @@ fn of_two_lists_that_pods_run_the_one_nearer_to_the_wanted_size_is_adopted() {
             format!("The StatefulSet is gone; creating it again for the members {voters}.");
         assert_eq!(message, expected);
     }
-    // No pod goes because of it, also not that of a member that leaves.
+    // No pod is removed because of it, not even that of a member that leaves.
     observation.pods[2].ordinal = 4;
     assert_eq!(pods(&ensemble, &observation), 5);
 }
@@ -284,7 +284,7 @@ fn claims_that_carry_no_list_are_taken_up_only_where_they_match_the_size() {
         let message = starts(&ensemble, &unlabelled(ordinals));
         assert!(message.contains(advice), "{message}");
     }
-    // An ensemble that has not served yet goes on with its start.
+    // An ensemble that has not served yet continues its start.
     let mut observation = unlabelled(&[0, 1]);
     observation.bootstrap = Some(BootstrapPermission {
         initialize: Some(Voters::first(3, 0)),

@@ -74,7 +74,7 @@ fn majorities(list: &Voters, among: u16) -> impl Iterator<Item = u16> {
     (0..=all).filter(move |q| q & !all == 0 && q.count_ones() as usize == needed)
 }
 
-/// Whether a leader of `start` may come that lacks a write, acknowledged under one of `live`.
+/// Whether a leader could be elected under `start` that lacks a write acknowledged under one of `live`.
 fn misses(start: &Voters, present: u16, live: &[Voters]) -> Option<(u16, u16)> {
     majorities(start, present).find_map(|voted| {
         let mut acknowledged = live.iter().flat_map(|list| majorities(list, u16::MAX));
@@ -156,7 +156,7 @@ fn a_start_never_misses_an_acknowledged_write_and_happens_wherever_that_is_certa
     assert!(starts > 10_000 && losses > 10_000, "{starts} {losses}");
 }
 
-/// What makes it so is that the lists of steps which have begun count.
+/// A start is safe only because the lists of begun steps count too.
 #[test]
 fn with_the_finished_list_alone_writes_would_be_lost() {
     let ensemble = example(ZooKeeperEnsembleSpec {

@@ -137,8 +137,8 @@ async fn two_leaders_lose_writes(world: &mut World) -> Result<String> {
         new && serving(world) == 5 && world.leaders().len() == 1
     };
     wait(world, "all five serve the new list", done).await?;
-    // Both leaders counted the same epoch, so that the members cannot even tell the two histories
-    // apart: which writes are gone differs from member to member.
+    // Both leaders counted the same epoch, so the members cannot distinguish the two histories:
+    // which writes are lost differs from member to member.
     let mut lost = Vec::new();
     for writer in &mut writers {
         let read = writer.read_back(&world.addresses()).await;

@@ -85,7 +85,7 @@ fn trials(installation: &Installation) -> Vec<Trial> {
     let seed = number(SEED);
     let rounds = number(ROUNDS).unwrap_or(1);
     for round in 0..rounds {
-        // The usual run is the same every time; a long one goes where none has been.
+        // The usual run is the same every time; a long run uses new seeds.
         let seed = seed.unwrap_or_else(|| if rounds > 1 { fastrand::u64(..) } else { 1 });
         for sizes in CHAINS {
             let words: Vec<String> = sizes.iter().map(u16::to_string).collect();
@@ -160,7 +160,7 @@ fn trial(
     })
 }
 
-/// Runs a test in a world of its own; a failure tells the story and keeps the servers' logs.
+/// Runs a test in a world of its own; a failure prints the story and keeps the servers' logs.
 fn run<F>(installation: &Installation, size: u16, test: impl FnOnce(World) -> F) -> Result<String>
 where
     F: Future<Output = (World, Result<String>)>,

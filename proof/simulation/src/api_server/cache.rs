@@ -35,7 +35,7 @@ impl Cache {
         self.frozen = at;
     }
 
-    /// Begins anew at a revision.
+    /// Restarts the cache at a revision.
     pub(crate) fn restart(&mut self, now: u64) {
         self.since = now;
         self.frozen = None;

@@ -224,7 +224,7 @@ fn write_amount(amount: &mut Value) {
 }
 
 /// An amount as `resource.Quantity` writes it: without a fraction, with the largest suffix that allows it.
-/// What is no amount, or too precise, is left to whoever reads it.
+/// `None` for a text that is not an amount, or too precise: it stays as it is.
 fn canonical(text: &str) -> Option<String> {
     const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];

@@ -47,9 +47,9 @@ pub enum Then {
     InternalError,
     /// 503.
     Unavailable,
-    /// 410, as the answer's code; a front end itself tells it in an event of the watch.
+    /// 410, as the answer's code; a front end itself reports it in an event of the watch.
     Expired,
-    /// There is no connection.
+    /// The connection is refused.
     Refuse,
     /// It arrives nowhere, and the client hears nothing.
     Hang,

@@ -111,7 +111,7 @@ impl FrontEnds {
         self.notify.notify_waiters();
     }
 
-    /// A front end begins anew: its connections break, and it knows no changes before now.
+    /// Restarts a front end: its connections break, and it knows no changes before now.
     pub(crate) fn restart(&mut self, front_end: usize, now: u64) {
         if let Some(front_end) = self.all.get_mut(front_end) {
             front_end.restart(now);

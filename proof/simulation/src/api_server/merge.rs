@@ -78,7 +78,7 @@ fn merge_items(live: Vec<Value>, applied: &[Value], place: &Place<'_>) -> Vec<Va
             merged.extend(live[index].take());
             continue;
         }
-        // What is applied comes in its own order, up to this one.
+        // Applied items keep their own order, up to this one.
         while live[index].is_some() {
             let Some((next, item)) = rest.next() else {
                 break;

@@ -76,7 +76,7 @@ impl Object {
         &self.namespace
     }
 
-    /// What tells it from another object of the same name.
+    /// The uid, which differs between objects of the same name.
     pub fn uid(&self) -> &str {
         &self.uid
     }

@@ -185,7 +185,7 @@ pub(crate) fn no_such_path() -> Refusal {
     Box::new(failure(404, "NotFound", message.to_owned()))
 }
 
-/// What the request asks to go on from is forgotten.
+/// The API server no longer keeps the revision that the request continues from.
 pub(crate) fn expired(message: String) -> Refusal {
     Box::new(failure(410, "Expired", message))
 }

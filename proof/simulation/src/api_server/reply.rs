@@ -67,7 +67,7 @@ pub(super) async fn carry_out(
     }
 }
 
-/// A request that says how new its answer must be waits until the cache is.
+/// Waits until the cache has reached the resource version that the request asks for.
 async fn wait_for_cache(shared: &Shared, call: &Call, query: &Query) -> Result<(), Refusal> {
     let asked = query.resource_version.as_deref().unwrap_or("0");
     let Ok(asked) = asked.parse::<u64>() else {
@@ -121,8 +121,8 @@ fn text(object: &Object, query: &Query) -> Bytes {
     }
 }
 
-/// A StatefulSet with its `managedFields`, which tell who edited its pod template. Nothing asks for those of other
-/// kinds, and those of an older version are not known any more.
+/// A StatefulSet with its `managedFields`, which name the editor of its pod template. Nothing asks
+/// for those of other kinds, and the store does not keep those of older versions.
 fn managed(store: &mut Store, kind: Kind, object: &Object) -> Option<Value> {
     if kind != Kind::STATEFUL_SET {
         return None;
@@ -136,7 +136,7 @@ fn managed(store: &mut Store, kind: Kind, object: &Object) -> Option<Value> {
     Some(managed)
 }
 
-/// Where a list goes on: the revision of its first part, and the last object that was in it.
+/// Where a list continues: the revision of its first part, and the last object that was in it.
 fn continued(token: &str) -> Option<(u64, (&str, &str))> {
     let (revision, key) = token.split_once('.')?;
     Some((revision.parse().ok()?, key.split_once('/')?))
@@ -165,7 +165,7 @@ fn list(shared: &Shared, call: &Call, query: &Query) -> Result<Bytes, Refusal> {
         .filter(|object| after.is_none_or(|after| (object.namespace(), object.name()) > after))
         .filter(|object| query.selector.selects(object))
         .peekable();
-    // What comes from the cache comes whole.
+    // A list at resource version 0 comes from the cache, which ignores the limit.
     let limit = query
         .limit
         .filter(|_| query.resource_version.as_deref() != Some("0"));
@@ -310,7 +310,7 @@ fn change(
     Ok((200, text(&object, query)))
 }
 
-/// What is said of an object that is gone.
+/// The answer about an object that was deleted.
 fn deleted(call: &Call, uid: &str) -> Bytes {
     let resource = call.kind.resource();
     written(&json!({

@@ -125,8 +125,8 @@ impl ApiServer {
         self.shared.front_ends().freeze(front_end, None);
     }
 
-    /// Starts a front end anew: its connections break, and watches that ask for older changes are told that
-    /// they are too old.
+    /// Restarts a front end: its connections break, and watches that ask for older changes get the
+    /// error that they are too old.
     pub fn restart(&self, front_end: usize) {
         let now = self.store().revision();
         self.shared.front_ends().restart(front_end, now);

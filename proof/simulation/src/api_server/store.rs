@@ -60,7 +60,7 @@ pub struct Write {
     pub subresource: &'static str,
     /// The object before, if it was.
     pub before: Option<Arc<Object>>,
-    /// The object after, unless it is gone; or the code and the words of the refusal.
+    /// The object after the write, `None` if it was deleted; or the code and the message of the refusal.
     pub result: Result<Option<Arc<Object>>, (u16, String)>,
 }
 
@@ -218,7 +218,7 @@ impl Store {
         table.objects.get_mut(namespace)?.get_mut(name)
     }
 
-    /// What tells an object from another of the same name.
+    /// A new uid, which distinguishes objects of the same name.
     pub(crate) fn new_uid(&mut self) -> String {
         let id = self.random.u128(..);
         // The version and the variant of a random UUID.

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::kind::Kind;
 
-/// What a CustomResourceDefinition says of merging.
+/// The merge rules in a CustomResourceDefinition.
 #[derive(Debug, Default)]
 struct Custom {
     atomic_map: bool,
@@ -74,7 +74,7 @@ pub(crate) struct Place<'p> {
     is_item: bool,
 }
 
-/// How the items of a list are told apart.
+/// How the items of a list are identified.
 pub(crate) enum Items<'p> {
     /// They are not: the list is one value.
     Atomic,
@@ -130,7 +130,7 @@ impl<'p> Place<'p> {
         }
     }
 
-    /// Whether a field is none that anybody owns.
+    /// Whether field ownership ignores this field.
     pub(crate) fn is_ignored(&self, name: &str) -> bool {
         match self.depth {
             0 => matches!(name, "apiVersion" | "kind"),
@@ -165,7 +165,7 @@ impl<'p> Place<'p> {
         }
     }
 
-    /// How the items of the list here are told apart.
+    /// How the items of the list here are identified.
     pub(crate) fn items(&self) -> Items<'p> {
         if let Some(custom) = self.custom {
             return match &custom.keys {

@@ -18,7 +18,7 @@ use super::store::{Change, Event};
 
 /// How often a client hears how far the cache has come when nothing changes.
 const BOOKMARKS: Duration = Duration::from_secs(60);
-/// How long a watch lasts that says nothing about it.
+/// How long a watch lasts if its request sets no time, in seconds.
 const LASTS: u64 = 1800;
 
 /// A broken connection.
@@ -35,7 +35,7 @@ pub(crate) struct Watch {
     revision: u64,
     /// What is sent first.
     first: BytesMut,
-    /// Whether the end of the first events is still to be told, once this revision is there.
+    /// The revision after which the bookmark that ends the initial events is still to be sent.
     initial: Option<u64>,
     bookmark: Instant,
     ends: Instant,
@@ -109,7 +109,7 @@ impl Watch {
         line(word, &text)
     }
 
-    /// What a change is to this watch: an object may begin or cease to be selected.
+    /// The event that this watch sends for a change: an object may start or stop matching its selector.
     fn told(&self, event: &Event) -> Option<Bytes> {
         let selector = &self.query.selector;
         let namespace = &self.call.namespace;

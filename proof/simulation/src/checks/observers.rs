@@ -1,4 +1,4 @@
-//! What must hold of observers: they restart before voters, one at a time, and hold nobody up for long.
+//! What must hold of observers: they restart before voters, one at a time, and do not delay voters for long.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::api_server::{Kind, Object, Verb, Write};
 use crate::cluster::{ENSEMBLE, NAME};
 use crate::zookeeper::Phase;
 
-/// How long the operator may not know yet what is so of an observer.
+/// How long the operator may not know yet the state of an observer.
 const UNKNOWN: Duration = Duration::from_millis(3500);
 /// How long voters wait for an observer that starts or joins.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// How much longer a status may say that they wait: another operator has to take over first.
+/// How much longer a status may report that voters wait: another operator has to take over first.
 const STALE: Duration = Duration::from_secs(90);
 
 /// What is remembered between two looks.
@@ -27,7 +27,7 @@ pub(super) struct Observers {
     due: BTreeMap<String, Duration>,
     /// The observers that the operator restarted and that do not serve yet, and since when: by name.
     restarted: BTreeMap<String, Duration>,
-    /// For which pod the status says that is waited, by name and uid, and since when.
+    /// The pod that the status reports as awaited, by name and uid, and since when.
     waits: Option<((String, String), Duration)>,
 }
 

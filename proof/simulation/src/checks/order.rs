@@ -13,8 +13,8 @@ use crate::zookeeper::{Phase, ProcessId};
 
 /// How long after its last renewal a holder of the lease may still write, and a request's way.
 const LEASE: Duration = Duration::from_millis(10_500);
-/// How long the operator may not know yet what is so: it waits a second for a member that does not answer,
-/// and looks twice before a step.
+/// How long the operator's view may be outdated: it waits a second for a member that does not
+/// answer, and looks twice before a step.
 const UNKNOWN: Duration = Duration::from_millis(2500);
 /// How far apart two looks are.
 const LOOK: Duration = Duration::from_millis(50);
@@ -103,7 +103,7 @@ impl Order {
             .then(|| "which serves, although it could ask no member".to_owned())
     }
 
-    /// A member that stays may need the data of the one that left, as long as it does not serve.
+    /// Rejects the deletion of a claim while a member that stays does not serve: it may need the claim's data.
     fn deletion(&self, sight: &Sight<'_>) -> Option<String> {
         let long = |since: &Duration| sight.now >= *since + UNKNOWN;
         let stays = |o: u16| o < sight.wanted;

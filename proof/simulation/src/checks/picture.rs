@@ -1,4 +1,4 @@
-//! A picture of an ensemble: every object that there is of it, without what tells one history from another.
+//! A picture of an ensemble: all its objects, without the values that differ from history to history.
 //!
 //! Two histories that end with the same manifest have to end in the same picture. What may differ is taken out
 //! here, each with the reason; everything else that differs is a fault.
@@ -17,7 +17,7 @@ use crate::cluster::{NAME, NAMESPACE};
 /// Every object by its kind and name.
 pub type Picture = BTreeMap<String, Value>;
 
-/// Kinds whose objects only tell what happened.
+/// Kinds whose objects only record what happened.
 const HISTORY: [Kind; 3] = [Kind::LEASE, Kind::EVENT, Kind::CONTROLLER_REVISION];
 
 /// What every write and every other order of writes makes different.
@@ -227,7 +227,7 @@ fn rendered_now(value: &mut Value, by: &str, version: u32) {
     }
 }
 
-/// A list or map that is empty, and a field without a value, are none: the API server keeps them as they came.
+/// Removes null fields and empty lists and maps, which mean absence: the API server keeps them as they came.
 fn without_nothing(value: &mut Value) {
     match value {
         Value::Object(all) => {

@@ -1,5 +1,5 @@
-//! Whether the status is honest: what it says of the servers is compared with them, and where nothing goes on
-//! before a person acts it has to say so.
+//! Whether the status is honest: its claims about the servers are compared with the servers, and
+//! where nothing will change before a person acts, the status has to report that.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,42 +14,42 @@ use crate::api_server::Object;
 use crate::cluster::{ENSEMBLE, NAME};
 use crate::zookeeper::{Phase, ProcessId};
 
-/// For how long the status may say that clients are served when they are not: until another operator holds the
-/// lease, and a pass.
+/// For how long the status may report that clients are served when they are not: until another
+/// operator holds the lease, and a pass.
 const STALE: Duration = Duration::from_secs(60);
 /// For how long it may be wrong about members although an operator can ask them: one that just started waits
 /// fifteen seconds for the lease, and one that is at rest looks every five seconds and waits one for an answer.
 const LOOK: Duration = Duration::from_secs(30);
-/// For how long a member may be away before `Degraded` tells of it: a new pod is given a minute, and a pass has
-/// to come.
+/// For how long a member may be away before `Degraded` reports it: a new pod is given a minute, and
+/// a pass has to come.
 const NOTICE: Duration = Duration::from_secs(100);
-/// For how long nothing may change before a person has to be told that nothing will: longer than a member may
-/// be given to join, and shorter than the longest pause of a container that fails.
+/// For how long nothing may change before the status has to ask a person to act: longer than a
+/// member may be given to join, and shorter than the longest pause of a container that fails.
 const STILL: Duration = Duration::from_secs(180);
 
 /// What a look at the status has to know of the life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Circumstances {
-    /// No operator can look at the members and tell what it sees.
+    /// No operator can look at the members and report what it sees.
     pub hindered: bool,
     /// Something is broken that comes right by itself.
     pub faulty: bool,
     /// The ensemble is as asked for, or the API server refused what was asked for and the user knows.
     pub as_asked: bool,
-    /// How far the operators' clocks are behind the cluster's, by which a new pod seems newer to them.
+    /// How far the operators' clocks are behind the cluster's; a new pod seems newer to them by that time.
     pub behind: Duration,
 }
 
 /// What is remembered between two looks.
 #[derive(Debug, Default)]
 pub(super) struct Honesty {
-    /// Since when an operator can look and tell.
+    /// Since when an operator can look and report.
     able: Option<Duration>,
-    /// Since when the status says of each thing what is not so.
+    /// Since when the status is wrong about each thing.
     untrue: BTreeMap<String, Duration>,
     /// What was the case when something changed last, and when that was.
     still: Option<(Duration, Moment)>,
-    /// Whether a violation was found already: one tells enough.
+    /// Whether a violation was found already: only the first is reported.
     told: bool,
 }
 
@@ -109,7 +109,7 @@ impl Honesty {
         wrong
     }
 
-    /// Somebody else did something to the pods, and the status is given time again.
+    /// Another actor changed pods: the status gets its time again.
     pub(super) fn forgive(&mut self) {
         self.untrue.clear();
     }
@@ -142,7 +142,7 @@ impl Honesty {
         found
     }
 
-    /// Nothing goes on, nothing is broken, and the ensemble is not as asked for: a person has to be told.
+    /// Nothing changes, nothing is broken, the ensemble is not as asked for: the status must ask a person to act.
     fn silent(
         &mut self,
         sight: &Sight<'_>,
@@ -191,7 +191,7 @@ fn condition<'s>(status: &'s Value, type_: &str) -> Option<&'s Value> {
     all.find(|condition| condition["type"] == type_)
 }
 
-/// Whether the status says that a person has to act, and why.
+/// Whether the status reports that a person has to act, and why.
 fn tells(status: &Value) -> bool {
     let said = |text: &Value| text.as_str().is_some_and(|text| !text.is_empty());
     let tells = |type_| {
@@ -224,7 +224,7 @@ fn servers(sight: &Sight<'_>) -> Servers {
     }
 }
 
-/// Everything that the status says and that is not so at this moment.
+/// All that the status reports wrongly at this moment.
 fn untruths(status: &Value, servers: &Servers, behind: Duration) -> Vec<Untruth> {
     let mut all = Vec::new();
     let mut say = |about: &str, claim: String, bound: Duration, excused: bool| {

@@ -16,7 +16,7 @@ const ORPHAN: &str = "orphan";
 /// The garbage collector.
 #[derive(Debug, Default)]
 pub struct GarbageCollector {
-    /// What it reads from; it may be behind. What it deletes it looks at again in the store before.
+    /// The cache that it reads from, which may be behind. Before a deletion it reads the object from the store.
     pub cache: Cache,
     /// How far it has looked at the changes of each kind.
     seen: Vec<u64>,
@@ -85,7 +85,7 @@ impl GarbageCollector {
     }
 }
 
-/// Whether a write need not be tried again: what changed in between is looked at anyway.
+/// Whether a write needs no retry; 404 and 409 need none, since the change that caused them is looked at anyway.
 fn is_done<T>(result: &Result<T, Refusal>) -> bool {
     !matches!(result, Err(refusal) if ![404, 409].contains(&refusal.code))
 }
@@ -146,7 +146,7 @@ fn dependents<'o>(
     })
 }
 
-/// Deletes an object that has no owner left, or whose owner waits for that.
+/// Deletes an object that has no owner left, or whose owner waits for its deletion.
 fn attempt(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) -> bool {
     // As it is, not as it was seen.
     let Some(live) = store.get(kind, object.namespace(), object.name()).cloned() else {
@@ -221,7 +221,7 @@ fn orphan(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) -> 
     done && remove_finalizer(store, kind, object, ORPHAN)
 }
 
-/// Deletes the dependents of an object, and lets it go when none is left that holds it up.
+/// Deletes the dependents of an object, and then the object once no dependent blocks it.
 fn foreground(store: &mut Store, kind: Kind, object: &Object, objects: &Objects) -> bool {
     let (mut blocked, mut done) = (false, true);
     for (kind, dependent, reference) in dependents(objects, object) {

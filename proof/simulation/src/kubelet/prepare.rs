@@ -69,7 +69,7 @@ impl Kubelets {
     }
 }
 
-/// What the member program is told by its pod.
+/// What the member program learns from its pod.
 struct Told {
     ensemble: String,
     ensemble_name: String,

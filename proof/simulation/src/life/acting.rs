@@ -87,7 +87,7 @@ impl Life {
             })
     }
 
-    /// Whether one member may lose what it has on disk: the others have everything, and the pod goes at once.
+    /// Whether one member may lose its disk: the others have everything, and its pod can be deleted at once.
     fn may_lose_disk(&self) -> bool {
         let now = self.cluster.now();
         let recent = self
@@ -162,7 +162,7 @@ impl Life {
                         ensemble["metadata"]["annotations"][key] = json!(at);
                     });
             }
-            // What runs on a lost node would go on with data that the user has deleted.
+            // A process on a lost node would keep serving data that the user has deleted.
             Act::Recreate if self.deletes && cluster.machines().kubelets.has_lost_node() => {
                 self.tell("not done: a node is lost");
             }

@@ -10,13 +10,13 @@ use crate::api_server::Kind;
 use crate::checks::picture::{Picture, View, differences, picture};
 use crate::cluster::{NAME, NAMESPACE};
 
-/// What makes the chances of the fresh ensemble other ones.
+/// Changes the seed, so that the fresh ensemble meets other chances.
 const OTHER: u64 = 0xF4E5;
 /// How long a fresh ensemble may take to be as asked for.
 const PATIENCE: Duration = Duration::from_secs(300);
 /// For how long the operator writes nothing when all is done: it looks every five seconds.
 const QUIET: Duration = Duration::from_secs(6);
-/// How many differences are told.
+/// How many differences are reported.
 const TOLD: usize = 6;
 
 impl Life {
@@ -24,7 +24,7 @@ impl Life {
     /// under the operator version that runs now. It takes the place of this life's cluster in virtual time.
     pub(super) async fn compare_with_fresh(&mut self) {
         let here = self.picture();
-        // What follows is no part of this life.
+        // The time from here on does not belong to this life.
         self.story.seconds = self.cluster.now().as_secs_f64();
         let operators = std::mem::take(&mut self.operators);
         operators.iter().for_each(|process| process.task.abort());

@@ -139,7 +139,7 @@ impl Life {
             ensemble["metadata"]["annotations"][labels::ACCEPT_DATA_LOSS] = token.into();
         });
         drop(store);
-        // What only the lost disks had is looked for no more.
+        // Writes that only the lost disks had are not looked for any more.
         self.cluster.machines().zoo.excuse(ENSEMBLE);
     }
 

@@ -40,7 +40,7 @@ impl Life {
             .filter(|r| r.controller().is_some_and(|o| o["uid"] == set.uid()))
             .collect();
         all.sort_by_key(|r| r["revision"].as_i64());
-        // There is no earlier one than the first.
+        // Steps beyond the first revision end at the first.
         let earlier = all.len().checked_sub(2)?.saturating_sub(back - 1);
         let mut template = all.get(earlier)?["data"]["spec"]["template"].clone();
         // The revision is a strategic merge patch.

@@ -58,8 +58,8 @@ pub(super) fn change(admission: &mut Admission, name: &str, injection: Injection
     });
 }
 
-/// From now on these fields of the status are not what the operators write.
-/// A life in which that is so has to fail: it shows that the status is judged.
+/// From now on a webhook replaces these fields of every status that the operators write. Such a
+/// life has to fail: it shows that the status is judged.
 pub(super) fn falsify_status(admission: &mut Admission, fields: Value) {
     admission.add_webhook("falsifier.example", move |review| {
         let by_operator = review.actor.starts_with("operator-");

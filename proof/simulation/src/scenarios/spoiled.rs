@@ -1,5 +1,5 @@
-//! Lives that have to fail, each by the word of one judge: here the world does what it must not, so that the
-//! judge shows that it can speak.
+//! Lives that have to fail, each by the report of one judge: the world does what it must not do,
+//! which shows that the judge can report it.
 
 use bellwether_simulation::acts::Act;
 use bellwether_simulation::script::{Condition, Deed, Line};

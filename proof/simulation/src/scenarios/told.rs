@@ -1,5 +1,5 @@
-//! Where a person has to act: the status says so and what to do, nothing is restarted meanwhile, and what the
-//! person then does helps.
+//! Lives in which a person has to act: the status reports that and what to do, nothing is restarted
+//! meanwhile, and the person's action helps.
 
 use bellwether_simulation::acts::Act;
 use bellwether_simulation::script::{Condition, Deed, Line};

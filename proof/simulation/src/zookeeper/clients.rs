@@ -115,13 +115,13 @@ impl Writer {
         self.longest_gap.max(now.saturating_sub(self.last))
     }
 
-    /// Begins to measure the gap anew.
+    /// Starts a new measurement of the gap.
     pub fn forget_gaps(&mut self, now: Duration) {
         (self.longest_gap, self.last) = (Duration::ZERO, now);
     }
 
-    /// Reads everything back from a server that serves; what was acknowledged and is not there is a
-    /// violation. Reads from a server that has fallen behind are not meant: ask one that is synced.
+    /// Reads everything back from a server that serves; a write that was acknowledged and is missing is
+    /// a violation. The server must be synced: one that has fallen behind lacks writes without a fault.
     pub fn read_back(&self, zoo: &Zoo, server: ProcessId) -> Option<Violation> {
         let history = zoo.read(server)?;
         let there = |zxid: i64, write: u64| {

@@ -207,8 +207,8 @@ impl Zoo {
         }
     }
 
-    /// A connection to a process that is gone without having closed it breaks when the system has sent
-    /// the same bytes for long enough.
+    /// A connection to a process that ended without closing it breaks when the system has sent the
+    /// same bytes for long enough.
     fn give_up_later(&mut self, id: ProcessId, to: ServerId, peer: ProcessId) {
         let gone = !self.process(peer).alive && self.network.is_cut(peer, id);
         if gone && self.process_mut(id).peers.doomed.insert(to, peer) != Some(peer) {
@@ -384,7 +384,7 @@ impl Zoo {
                 .keys()
                 .any(|v| number(*v) == notice.ballot.leader);
             if notice.ballot <= looking.proposal || !named {
-                // Waiting for something better, it drops what is not.
+                // While it waits for a better vote, it drops every other.
                 *decides = now + FINAL_WAIT;
                 return;
             }

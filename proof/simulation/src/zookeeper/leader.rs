@@ -292,7 +292,7 @@ impl Zoo {
         }
     }
 
-    /// A learner that has not written what it was sent in time is given up.
+    /// Gives up a learner that has not written its copy in time.
     pub(super) fn copy_over(&mut self, id: ProcessId, link: LinkId) {
         let Some(leading) = self.process_mut(id).leading() else {
             return;
@@ -455,7 +455,7 @@ impl Zoo {
         self.commit_until(id, zxid);
     }
 
-    /// A follower is gone: at its next tick a leader counts those that are left.
+    /// A follower is lost: at its next tick the leader counts the remaining followers.
     pub(super) fn check_followers(&mut self, id: ProcessId) {
         if self.has_majority(id) {
             return;

@@ -111,7 +111,7 @@ impl Zoo {
                 if epoch < data.accepted_epoch {
                     return self.leave(id, "refuses a leader of an epoch that is over");
                 }
-                // What was promised before does not count again.
+                // An epoch that was promised before does not count again.
                 let current = if epoch > data.accepted_epoch {
                     data.current_epoch
                 } else {

@@ -12,7 +12,7 @@ const NAMED: usize = 5;
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// What clients were told, by ensemble.
+    /// The writes that were acknowledged to clients, by ensemble.
     acknowledged: BTreeMap<String, Vec<Entry>>,
     /// What leaders committed, and which one first.
     committed: BTreeMap<String, BTreeMap<i64, (u64, ProcessId)>>,
@@ -40,8 +40,8 @@ impl Zoo {
         self.ledger.committed.get(ensemble).map_or(0, BTreeMap::len)
     }
 
-    /// A person has accepted that data of this ensemble is lost, or it was deleted: what was
-    /// acknowledged until now is looked for no more.
+    /// A person has accepted that data of this ensemble is lost, or deleted the ensemble: the
+    /// ledger forgets what was acknowledged until now.
     pub fn excuse(&mut self, ensemble: &str) {
         self.ledger.acknowledged.remove(ensemble);
         self.ledger.committed.remove(ensemble);
@@ -143,14 +143,14 @@ impl Zoo {
             writes.join(", "),
             if lost.len() > NAMED { " ..." } else { "" }
         );
-        // Each loss is told once.
+        // Each loss is reported once.
         if let Some(acknowledged) = self.ledger.acknowledged.get_mut(&ensemble) {
             acknowledged.retain(|e| !lost.contains(e));
         }
         self.violate(&ensemble, kind, text);
     }
 
-    /// What the leader's followers serve, it must have.
+    /// Checks that the leader has everything that its followers serve.
     fn check_followers_of(&mut self, leader: ProcessId) {
         let Role::Leading(leading) = &self.process(leader).role else {
             return;

@@ -43,8 +43,7 @@ impl Zoo {
         id
     }
 
-    /// Ends a process at once, as SIGKILL does. Of what it had not yet flushed to its disk a part is
-    /// there.
+    /// Ends a process at once, as SIGKILL does. A part of what it had not yet flushed is on its disk.
     pub fn kill(&mut self, now: Duration, process: ProcessId) {
         self.advance(now);
         if self.process(process).alive {
@@ -88,7 +87,7 @@ impl Zoo {
         request
     }
 
-    /// What a client reads from a server; `None` if it serves nobody.
+    /// What a client reads from a server; `None` if the server does not serve.
     pub fn read(&self, process: ProcessId) -> Option<&[Entry]> {
         let process = self.process(process);
         let answers = process.alive && !process.frozen && process.serves();

@@ -84,7 +84,7 @@ pub(super) struct Peers {
     pub(super) sent: BTreeMap<ServerId, Notification>,
     /// Attempts that wait for a silent address.
     pub(super) dialing: BTreeMap<ServerId, Duration>,
-    /// Connections to processes that are gone without having closed them.
+    /// Connections to processes that ended without closing them.
     pub(super) doomed: BTreeMap<ServerId, ProcessId>,
 }
 
@@ -92,9 +92,9 @@ pub(super) struct Peers {
 pub(super) struct Network {
     /// What each name resolves to, from when on.
     names: BTreeMap<String, Vec<(Duration, Option<ProcessId>)>>,
-    /// Nothing goes from the first to the second.
+    /// No message passes from the first to the second.
     cuts: BTreeSet<(ProcessId, ProcessId)>,
-    /// Nothing goes to or from these.
+    /// No message passes to or from these.
     isolated: BTreeSet<ProcessId>,
     held: Vec<(ProcessId, ProcessId, Port, Message)>,
     /// When the last message on its way arrives.
@@ -142,20 +142,20 @@ impl Zoo {
         records.drain(..old);
     }
 
-    /// Nothing goes from `from` to `to` any more.
+    /// From now on no message passes from `from` to `to`.
     pub fn cut(&mut self, now: Duration, from: ProcessId, to: ProcessId) {
         self.advance(now);
         self.network.cuts.insert((from, to));
         self.look_at_links();
     }
 
-    /// Nothing goes between the two any more.
+    /// From now on no message passes between the two.
     pub fn cut_both(&mut self, now: Duration, a: ProcessId, b: ProcessId) {
         self.cut(now, a, b);
         self.cut(now, b, a);
     }
 
-    /// Everything goes between the two again.
+    /// Messages pass between the two again.
     pub fn heal(&mut self, now: Duration, a: ProcessId, b: ProcessId) {
         self.advance(now);
         self.network.cuts.remove(&(a, b));
@@ -163,8 +163,8 @@ impl Zoo {
         self.release();
     }
 
-    /// Nothing goes to or from the process, as when its node is off the network. A process that is
-    /// killed afterwards closes no connection: this is how a node is lost.
+    /// From now on no message passes to or from the process, as when its node is off the network. A
+    /// process that is killed afterwards closes no connection: this is how a node is lost.
     pub fn isolate(&mut self, now: Duration, process: ProcessId) {
         self.advance(now);
         self.network.isolated.insert(process);
@@ -178,8 +178,8 @@ impl Zoo {
         self.release();
     }
 
-    /// Whether nothing goes to or from the process. Clients and the operator reach it in the simulation
-    /// all the same: the caller decides whether they do.
+    /// Whether no message passes to or from the process. Clients and the operator reach it in the
+    /// simulation all the same: the caller decides whether they do.
     pub fn is_isolated(&self, process: ProcessId) -> bool {
         self.network.isolated.contains(&process)
     }

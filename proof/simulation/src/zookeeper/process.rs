@@ -15,7 +15,7 @@ use super::types::{Entry, ProcessId, RequestId, Settings, Start};
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) start: Start,
-    /// The voters in its own file, by which it judges what a majority is.
+    /// The voters in the server's own file, which define its majority.
     pub(super) voters: BTreeMap<ServerId, String>,
     pub(super) alive: bool,
     pub(super) frozen: bool,
@@ -44,7 +44,7 @@ pub(super) enum Role {
     Exited(String),
     Killed,
     Looking(Looking),
-    /// Between two roles; the others still see the one before.
+    /// Between two roles; other servers still see the state of the previous role.
     Leaving(State),
     Learning(Learning),
     Leading(Leading),
@@ -68,7 +68,7 @@ pub(super) struct Learning {
     pub(super) stages: u64,
     pub(super) link: Option<LinkId>,
     pub(super) epoch: i64,
-    /// What came between the leader's data and the word that the ensemble is up to date.
+    /// What arrived between the leader's data and the message that the ensemble is up to date.
     pub(super) buffer: Vec<Buffered>,
     /// What is being written to the disk.
     pub(super) pending: Option<Copy>,

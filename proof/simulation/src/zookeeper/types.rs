@@ -124,7 +124,7 @@ pub struct Timing {
     pub copy_rate: u64,
     /// After how long an attempt to connect to a silent address ends.
     pub connect_timeout: Duration,
-    /// After how long a connection breaks whose other end is gone without a word.
+    /// After how long a connection breaks whose other end vanished without closing it.
     pub retransmission: Duration,
 }
 
@@ -194,7 +194,7 @@ pub enum Outcome {
     Acknowledged(i64),
     /// The connection was lost: the write may be committed or not.
     Lost,
-    /// The server serves nobody: the write was not tried.
+    /// The server does not serve: the write was not tried.
     Refused,
 }
 
@@ -205,7 +205,7 @@ pub struct Happening {
     pub at: Duration,
     /// Which process.
     pub process: ProcessId,
-    /// What.
+    /// What happened.
     pub text: String,
 }
 

@@ -57,8 +57,8 @@ fn prepared() -> Value {
     terminated("prepare", 0, "Completed")
 }
 
-/// The pod of a member with these statuses. A container `sidecar` is an init container that goes on
-/// running, as meshes inject it.
+/// The pod of a member with these statuses. The container `sidecar` is an init container that keeps running,
+/// as service meshes inject it.
 fn pod(phase: &str, init: &[Value], containers: &[Value]) -> Value {
     json!({
         "metadata": { "name": "main-0", "creationTimestamp": STARTED },
@@ -334,7 +334,7 @@ fn a_pod_that_has_ended_or_found_no_node_fails() {
     ];
     let mut failed = pod("Failed", &[prepared()], &ended);
     assert_eq!(observed(failed.clone()), ("Failed".to_owned(), None));
-    // While it is deleted it ends too, and that is no failure.
+    // A pod that is being deleted ends, too, which is not a failure.
     failed["metadata"]["deletionTimestamp"] = json!(STARTED);
     assert_eq!(observed(failed), ("Starting".to_owned(), None));
 

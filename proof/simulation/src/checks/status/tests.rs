@@ -55,7 +55,7 @@ fn found(servers: &Servers, able_since: Option<u64>) -> Option<u64> {
 fn a_status_that_says_what_is_so_is_honest() {
     assert_eq!(about(&status(), &servers(SERVED)), Vec::<String>::new());
     assert_eq!(found(&servers(SERVED), Some(0)), None);
-    // One that says nothing yet says nothing wrong.
+    // A status without any field reports nothing wrong.
     assert_eq!(about(&json!({}), &servers(SERVED)), Vec::<String>::new());
 }
 

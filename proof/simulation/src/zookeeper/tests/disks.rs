@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What was acknowledged by servers 2 and 3, and 2 loses its disk while 3 is down.
+/// Servers 2 and 3 acknowledge writes, and server 2 loses its disk while 3 is down.
 fn wiped(bench: &mut Bench) {
     let all = [1, 2, 3];
     bench.kill(1);
@@ -269,8 +269,8 @@ fn a_rendered_file_is_read() {
     assert!(Start::parse(NAME, ServerId(1), "nothing", data, None).is_err());
 }
 
-/// A leader that is cut off proposes what it can no longer commit. When it comes back that is gone, whether
-/// the new leader has written since or not.
+/// A leader that is cut off proposes writes that it can no longer commit. They vanish when it comes
+/// back, whether the new leader has written since or not.
 #[test]
 fn what_only_a_leader_that_was_cut_off_has_vanishes() {
     let mut vanished = 0;

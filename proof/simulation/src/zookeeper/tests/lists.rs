@@ -108,7 +108,7 @@ fn a_newcomer_without_that_permission_waits_for_ever() {
     bench.start(1, &[1, 2]);
     bench.run(secs(60));
     assert!(bench.serving().is_empty());
-    // Nor does the permission help it later, unless what it left is removed.
+    // A later permission does not help the newcomer, unless the files that it left are removed.
     let disk = bench.disks[&2];
     bench.zoo.disks[disk.0].initialize = true;
     let process = bench.start(2, &[1, 2]);
