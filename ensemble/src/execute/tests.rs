@@ -254,3 +254,27 @@ fn a_write_that_is_refused_ends_the_pass_unless_it_is_one_of_the_last() {
     assert_eq!(outcome.refused.as_deref(), Some("zk-client is refused"));
     assert_eq!(outcome.failure, None);
 }
+
+#[test]
+fn a_plan_asks_for_nothing_only_without_a_step_old_revisions_and_objects_to_write() {
+    let rest = || {
+        let mut plan = plan();
+        plan.step = None;
+        plan.prune.clear();
+        plan
+    };
+    let asks = |plan: &Plan, absent: &str| {
+        let all = plan.objects.iter().chain(&plan.last);
+        let live: BTreeMap<_, _> = all.map(|o| (o.name.clone(), o.body.clone())).collect();
+        let shown = |_, name: &str| live.get(name).filter(|_| name != absent);
+        !asks_for_nothing(plan, shown)
+    };
+    assert!(!asks(&rest(), ""));
+    assert!(asks(&rest(), "zk-config"));
+    assert!(asks(&rest(), "zk-client"));
+    let (mut old, mut restart) = (rest(), rest());
+    old.prune = plan().prune;
+    restart.step = plan().step;
+    assert!(asks(&old, ""));
+    assert!(asks(&restart, ""));
+}
