@@ -4,6 +4,7 @@
 //! * [`roll`]: `cargo xtask bench roll`, a restart of every member;
 //! * [`resize`]: `cargo xtask bench resize`, changes of size;
 //! * [`elections`]: `cargo xtask bench elections`, the mirror of elections, compared with a poller;
+//! * [`fleet`]: `cargo xtask bench fleet`, what many ensembles cost one operator;
 //! * [`plain`]: the StatefulSet without the operator, made from what the operator rendered;
 //! * [`subject`]: one ensemble under load, and what is measured of it;
 //! * [`table`]: every run, medians and ratios.
@@ -13,6 +14,7 @@
 
 mod candidates;
 pub mod elections;
+pub mod fleet;
 pub mod plain;
 mod poller;
 pub mod resize;

@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Resize(Options),
     /// How soon a change of a leader is visible, and what many elections cost (about twelve minutes)
     Elections(Elections),
+    /// What many ensembles cost one operator (about twenty minutes for a thousand)
+    Fleet(Fleet),
     /// One decision of the planner for seven members; needs no cluster
     Plan,
 }
@@ -64,6 +66,26 @@ pub(crate) struct Elections {
     against: Option<String>,
 }
 
+/// How many ensembles to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Fleet {
+    /// How many, with three members each
+    #[arg(long, default_value_t = 1000)]
+    ensembles: u32,
+    /// How many of them are rolled at once
+    #[arg(long, default_value_t = 100)]
+    change: u32,
+    /// The members of so many hang
+    #[arg(long, default_value_t = 20)]
+    hang: u32,
+    /// How many seconds nothing happens
+    #[arg(long, default_value_t = 60)]
+    idle: u32,
+    /// Measure the operator of this revision of the project first
+    #[arg(long, value_name = "REVISION")]
+    against: Option<String>,
+}
+
 /// The tag of the image of the other revision's operator.
 const OTHER: &str = "other";
 
@@ -90,6 +112,11 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
                 .chain(sizes)
                 .collect()
         }
+        Command::Fleet(f) => {
+            let sizes = [f.ensembles, f.change, f.hang, f.idle];
+            let sizes = sizes.iter().map(ToString::to_string);
+            std::iter::once("fleet".to_owned()).chain(sizes).collect()
+        }
         Command::Plan => {
             let mut bench = build::cargo("bench")?;
             bench.args([
@@ -108,10 +135,11 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     process::run(&mut compile)?;
     let program = build::programs(false)?.join("bench");
     // What the mirror itself takes counts there; in the others ZooKeeper's elections do.
-    let release = matches!(what, Command::Elections(_));
+    let release = matches!(what, Command::Elections(_) | Command::Fleet(_));
     let against = match what {
         Command::Roll(options) | Command::Resize(options) => options.against.as_deref(),
         Command::Elections(elections) => elections.against.as_deref(),
+        Command::Fleet(fleet) => fleet.against.as_deref(),
         Command::Plan => None,
     };
     let other = against.map(|revision| other_operator(revision, release));

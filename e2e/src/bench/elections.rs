@@ -209,7 +209,7 @@ async fn polled_latency(
     Ok(begun.into_iter().filter_map(seen).collect())
 }
 
-fn quantiles(samples: &mut [Duration]) -> Result<String> {
+pub(super) fn quantiles(samples: &mut [Duration]) -> Result<String> {
     ensure!(!samples.is_empty(), "there is no sample");
     samples.sort_unstable();
     let at = |share: usize| {
@@ -231,7 +231,7 @@ fn count(number: usize) -> f64 {
 }
 
 /// Sets how many operator pods there are, and waits until that is so.
-fn scale(kubectl: &Kubectl, replicas: u16) -> Result<()> {
+pub(super) fn scale(kubectl: &Kubectl, replicas: u16) -> Result<()> {
     let to = format!("--replicas={replicas}");
     kubectl.run(&[
         "-n",
@@ -255,7 +255,7 @@ fn scale(kubectl: &Kubectl, replicas: u16) -> Result<()> {
 }
 
 /// The resident memory of the operator's processes.
-fn print_memory() {
+pub(super) fn print_memory() {
     for process in process::of_operator() {
         let status = std::fs::read_to_string(format!("/proc/{}/status", process.id));
         let status = status.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The benchmarks that `cargo xtask bench` runs, on a cluster with the operator installed.
 
 use anyhow::{Context as _, bail};
-use bellwether_e2e::bench::{Options, Release, elections, resize, roll};
+use bellwether_e2e::bench::{Options, Release, elections, fleet, resize, roll};
 use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
 
 fn main() -> anyhow::Result<()> {
@@ -23,6 +23,19 @@ fn main() -> anyhow::Result<()> {
             idle: u64::try_from(*idle)?,
         };
         return elections::run(&kubectl, size, Release::from_environment().as_ref());
+    }
+    if let ["fleet", sizes @ ..] = words.as_slice() {
+        let sizes: Vec<u32> = sizes.iter().map(|s| s.parse()).collect::<Result<_, _>>()?;
+        let [ensembles, change, hang, idle] = sizes.as_slice() else {
+            bail!("run `cargo xtask bench fleet`");
+        };
+        let size = fleet::Size {
+            ensembles: *ensembles,
+            change: *change,
+            hang: *hang,
+            idle: u64::from(*idle),
+        };
+        return fleet::run(&kubectl, size, Release::from_environment().as_ref());
     }
     let [what, repetitions, rest @ ..] = words.as_slice() else {
         bail!("run `cargo xtask bench`");
