@@ -29,7 +29,6 @@ use kube::runtime::events::Reporter;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
 use kube::{Client, Resource};
-use tokio::sync::Semaphore;
 use tracing::field::{Empty, debug};
 use tracing::{Instrument as _, Span, info_span, instrument};
 
@@ -72,7 +71,7 @@ pub(crate) struct Context {
 
 /// How many passes may be under way at once. Each holds the objects of its ensemble, and all ensembles have one when
 /// the operator starts: without a bound the operator needs more memory than its container has.
-const PASSES: usize = 48;
+const PASSES: u16 = 48;
 /// How soon a spec that is refused is looked at again.
 const INVALID: Duration = Duration::from_secs(30);
 
@@ -84,7 +83,6 @@ struct Scope {
     context: Arc<Context>,
     stores: Stores,
     pace: Pace,
-    turns: Semaphore,
 }
 
 /// Runs the controller for one namespace, or for all of them, until `shutdown`.
@@ -99,7 +97,6 @@ pub(crate) async fn run(
         context: context.clone(),
         stores: Stores::default(),
         pace: Pace::default(),
-        turns: Semaphore::new(PASSES),
     });
     let changed = scope.stores.follow(&client, within);
     let changed =
@@ -111,8 +108,7 @@ pub(crate) async fn run(
         store.get(&reference).is_some()
     });
     controller
-        // A pass that waits for its members does not hold up other passes; the client limits the requests.
-        .with_config(Config::default().concurrency(0))
+        .with_config(Config::default().concurrency(PASSES))
         .reconcile_on(changed)
         .graceful_shutdown_on(shutdown)
         .run(reconcile, error_policy, scope)
@@ -126,8 +122,6 @@ pub(crate) async fn run(
 
 /// One pass, and a trace of it.
 async fn reconcile(guarded: Arc<Guarded>, scope: Arc<Scope>) -> Result<Action, Error> {
-    // Nothing closes the semaphore, so every pass gets its turn.
-    let _turn = scope.turns.acquire().await.ok();
     let reference = guarded.object_ref(&());
     let (name, namespace) = (
         reference.name.unwrap_or_default(),
