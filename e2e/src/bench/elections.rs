@@ -144,7 +144,7 @@ async fn measure(kubectl: &Kubectl, size: Size) -> Result<()> {
     let (events, writes) = (statuses.events(), writes(kubectl)?);
     sleep(Duration::from_secs(size.idle)).await;
     println!(
-        "  idle for {} s                  {} changes of objects, {} writes to the API server",
+        "  idle for {} s                  {} changes of objects, {:.0} writes to the API server",
         size.idle,
         statuses.events() - events,
         self::writes(kubectl)? - writes,
@@ -271,16 +271,22 @@ pub(super) fn print_memory() {
 }
 
 /// How many writes to objects of the operator's kinds the API server has served.
-fn writes(kubectl: &Kubectl) -> Result<u64> {
-    let metrics = kubectl.run(&["get", "--raw", "/metrics"])?;
-    let written = metrics.lines().filter(|line| {
-        line.starts_with("apiserver_request_total{")
-            && line.contains("group=\"zookeeper.bellwether.dev\"")
+fn writes(kubectl: &Kubectl) -> Result<f64> {
+    served(kubectl, |line| {
+        line.contains("group=\"zookeeper.bellwether.dev\"")
             && ["APPLY", "PATCH", "PUT", "POST"]
                 .iter()
                 .any(|verb| line.contains(&format!("verb=\"{verb}\"")))
-    });
-    Ok(written
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok())
+    })
+}
+
+/// How many requests the API server has served, of those whose labels count.
+pub(super) fn served(kubectl: &Kubectl, counts: impl Fn(&str) -> bool) -> Result<f64> {
+    let metrics = kubectl.run(&["get", "--raw", "/metrics"])?;
+    let counted = metrics.lines();
+    let counted =
+        counted.filter(|line| line.starts_with("apiserver_request_total{") && counts(line));
+    Ok(counted
+        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
         .sum())
 }

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use super::Release;
-use super::elections::{print_memory, quantiles, scale};
+use super::elections::{print_memory, quantiles, scale, served};
 use crate::helm;
 use crate::kubectl::Kubectl;
 use crate::process;
@@ -343,15 +343,10 @@ fn requests(kubectl: &Kubectl) -> Result<f64> {
         "persistentvolumeclaims",
         "poddisruptionbudgets",
     ];
-    let metrics = kubectl.run(&["get", "--raw", "/metrics"])?;
-    let counted = metrics.lines().filter(|line| {
-        line.starts_with("apiserver_request_total{")
-            && !line.contains("verb=\"WATCH\"")
+    served(kubectl, |line| {
+        !line.contains("verb=\"WATCH\"")
             && KINDS
                 .iter()
                 .any(|kind| line.contains(&format!("resource=\"{kind}\"")))
-    });
-    Ok(counted
-        .filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
-        .sum())
+    })
 }

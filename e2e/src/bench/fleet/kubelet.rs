@@ -37,7 +37,7 @@ pub(super) async fn start(client: &Client, namespace: &str, members: &Members) -
             let (pods, members, turns) = (pods.clone(), members.clone(), turns.clone());
             tokio::spawn(async move {
                 let _turn = turns.acquire().await;
-                // Whatever fails is tried again with the next change; the scheduler makes one.
+                // The next change of the pod, such as a condition of the scheduler, is another try.
                 if let Err(error) = attend(&pods, &members, &pod).await {
                     eprintln!("pod {}: {error}", pod.name_any());
                 }
