@@ -6,6 +6,7 @@ mod error;
 mod execute;
 mod gather;
 pub(crate) mod members;
+mod objects;
 mod pace;
 mod publish;
 mod stores;
@@ -27,8 +28,9 @@ use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::events::Reporter;
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::{Controller, watcher};
+use kube::runtime::{Controller, WatchStreamExt, reflector, watcher};
 use kube::{Client, Resource};
+use tokio::time::{Instant, timeout_at};
 use tracing::field::{Empty, debug};
 use tracing::{Instrument as _, Span, info_span, instrument};
 
@@ -42,8 +44,9 @@ use durations::Durations;
 use error::Error;
 use gather::Gathered;
 use members::Members;
+use objects::Trim as _;
 use pace::{Inputs, Pace};
-use stores::{Key, Stores};
+use stores::{Key, PAGE, Stores};
 
 /// What every reconcile of an ensemble uses.
 pub(crate) struct Context {
@@ -72,6 +75,9 @@ pub(crate) struct Context {
 /// How many passes may be under way at once. Each holds the objects of its ensemble, and all ensembles have one when
 /// the operator starts: without a bound the operator needs more memory than its container has.
 const PASSES: u16 = 48;
+/// How long passes wait for the first lists after the start. If a kind cannot be listed, reading the ensemble fails
+/// as well, and the status reports why.
+const LISTED: Duration = Duration::from_secs(10);
 /// How soon a spec that is refused is looked at again.
 const INVALID: Duration = Duration::from_secs(30);
 
@@ -83,6 +89,8 @@ struct Scope {
     context: Arc<Context>,
     stores: Stores,
     pace: Pace,
+    /// When the watches began.
+    begin: Instant,
 }
 
 /// Runs the controller for one namespace, or for all of them, until `shutdown`.
@@ -97,12 +105,23 @@ pub(crate) async fn run(
         context: context.clone(),
         stores: Stores::default(),
         pace: Pace::default(),
+        begin: Instant::now(),
     });
     let changed = scope.stores.follow(&client, within);
     let changed =
         changed.map(|(namespace, name)| ObjectRef::<Guarded>::new(&name).within(&namespace));
-    let controller = Controller::new(api::<Guarded>(&client, within), watcher::Config::default());
-    let store = controller.store();
+    let (store, writer) = reflector::store();
+    let shown = watcher(
+        api::<Guarded>(&client, within),
+        watcher::Config::default().page_size(PAGE),
+    );
+    let shown = shown.default_backoff().modify(|guarded| {
+        if let Ok(ensemble) = &mut guarded.0 {
+            ensemble.trim();
+        }
+    });
+    let shown = shown.reflect(writer).applied_objects();
+    let controller = Controller::for_stream(shown, store.clone());
     context.metrics.watch(move |namespace, name| {
         let reference = ObjectRef::<Guarded>::new(name).within(namespace);
         store.get(&reference).is_some()
@@ -239,13 +258,14 @@ enum Look {
 #[instrument(target = SPANS, skip_all)]
 async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) -> Look {
     let (context, pace) = (&*scope.context, &scope.pace);
-    if !scope.stores.are_listed() || shown.meta().deletion_timestamp.is_some() {
+    let listed = timeout_at(scope.begin + LISTED, scope.stores.listed()).await;
+    if listed.is_err() || shown.meta().deletion_timestamp.is_some() {
         return Look::Reads;
     }
     let known = shown.metadata.resource_version.as_ref();
     let resting = pace.resting(key, known, &scope.stores.version(key));
-    if let Some(members) = resting
-        && gather::are_as_before(context, &members).await
+    if let Some(leader) = resting
+        && gather::leads_still(context, leader).await
     {
         return Look::Rests(pace.after(key, plan::LATER));
     }
@@ -278,8 +298,10 @@ async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) 
         return Look::Reads;
     }
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
-    if plan.report.phase == Phase::Ready {
-        pace.rests(key, gather::resting(&objects, observation));
+    if plan.report.phase == Phase::Ready
+        && let Some(leader) = gather::leader(&objects, observation)
+    {
+        pace.rests(key, leader);
     }
     Look::Rests(pace.after(key, plan.requeue))
 }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use bellwether_api::ensemble::MemberRole;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, RESTART};
@@ -24,22 +25,20 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{
-    ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod, Service,
+    ConfigMap, PersistentVolumeClaim, PersistentVolumeClaimStatus, Pod,
 };
-use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::api::ListParams;
-use kube::{Api, Resource, ResourceExt};
+use kube::{Resource, ResourceExt};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tracing::field::debug;
 use tracing::{Span, instrument};
 
 use super::Context;
 use super::error::Error;
-use super::pace::Resting;
+use super::objects::{self, Objects};
+use super::pace::Leader;
 use super::volumes;
 use crate::traces::SPANS;
 use crate::zookeeper::probe_by;
@@ -56,24 +55,6 @@ pub(crate) struct Gathered {
     pub live: BTreeMap<(ObjectKind, String), Value>,
 }
 
-/// An ensemble and the objects that belong to it.
-pub(crate) struct Objects {
-    /// The ensemble itself.
-    pub ensemble: ZooKeeperEnsemble,
-    /// Its StatefulSets.
-    pub sets: Vec<Arc<StatefulSet>>,
-    /// Its pods.
-    pub pods: Vec<Arc<Pod>>,
-    /// Its ConfigMaps.
-    pub maps: Vec<Arc<ConfigMap>>,
-    /// Its Services.
-    pub services: Vec<Arc<Service>>,
-    /// Its disruption budgets.
-    pub budgets: Vec<Arc<PodDisruptionBudget>>,
-    /// Its volume claims.
-    pub claims: Vec<Arc<PersistentVolumeClaim>>,
-}
-
 /// Reads everything from the API server, and asks every server. `None` when the ensemble does not exist.
 #[instrument(target = SPANS, skip_all)]
 pub(crate) async fn gather(
@@ -81,40 +62,11 @@ pub(crate) async fn gather(
     namespace: &str,
     name: &str,
 ) -> Result<Option<Gathered>, Error> {
-    let objects = read(context, namespace, name).await?;
+    let objects = objects::read(context, namespace, name).await?;
     Ok(match objects {
         Some(objects) => Some(observe(context, &objects).await),
         None => None,
     })
-}
-
-/// Reads the objects of an ensemble from the API server.
-async fn read(context: &Context, namespace: &str, name: &str) -> Result<Option<Objects>, Error> {
-    let ensembles: Api<ZooKeeperEnsemble> = Api::namespaced(context.client.clone(), namespace);
-    let ensemble = ensembles
-        .get_opt(name)
-        .await
-        .map_err(Error::read("the ZooKeeperEnsemble"))?;
-    let Some(ensemble) = ensemble else {
-        return Ok(None);
-    };
-    let (sets, pods, maps, services, budgets, claims) = futures::try_join!(
-        list::<StatefulSet>(context, namespace, name, "StatefulSets"),
-        list::<Pod>(context, namespace, name, "Pods"),
-        list::<ConfigMap>(context, namespace, name, "ConfigMaps"),
-        list::<Service>(context, namespace, name, "Services"),
-        list::<PodDisruptionBudget>(context, namespace, name, "PodDisruptionBudgets"),
-        list::<PersistentVolumeClaim>(context, namespace, name, "PersistentVolumeClaims"),
-    )?;
-    Ok(Some(Objects {
-        ensemble,
-        sets,
-        pods,
-        maps,
-        services,
-        budgets,
-        claims,
-    }))
 }
 
 /// What these objects show, with every server asked.
@@ -191,36 +143,33 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
     }
 }
 
-/// The members of an ensemble at rest; empty if one of them does not serve.
-pub(crate) fn resting(objects: &Objects, observation: &Observation) -> Vec<Resting> {
-    let member = |pod: &PodObservation| {
-        let ServerReport::Serving { role, zxid, .. } = pod.server else {
+/// The leader of an ensemble at rest.
+pub(crate) fn leader(objects: &Objects, observation: &Observation) -> Option<Leader> {
+    observation.pods.iter().find_map(|pod| {
+        let ServerReport::Serving {
+            role: MemberRole::Leader,
+            zxid,
+            ..
+        } = pod.server
+        else {
             return None;
         };
         let object = objects.pods.iter().find(|p| p.name_any() == pod.name)?;
-        Some(Resting {
+        Some(Leader {
             address: address(object)?,
-            role,
             epoch: zxid >> 32,
         })
-    };
-    let pods = observation.pods.iter().chain(&observation.observers.pods);
-    let members: Option<Vec<_>> = pods.map(member).collect();
-    members.unwrap_or_default()
+    })
 }
 
-/// Whether the servers of an ensemble at rest have the roles and epochs that they had before.
-pub(crate) async fn are_as_before(context: &Context, members: &[Resting]) -> bool {
-    let asked = members.iter().map(|member| async {
-        let since = Instant::now();
-        let answer = context.members.ask(member.address, "srvr").await;
-        let serving = answer.ok().and_then(|answer| parse_srvr(&answer).ok()?);
-        let serving = serving.map(|serving| (serving.role, serving.zxid >> 32));
-        let outcome = serving.map_or("unreachable", |_| "serving");
-        context.metrics.probed(outcome, since.elapsed());
-        serving == Some((member.role, member.epoch))
-    });
-    !members.is_empty() && join_all(asked).await.into_iter().all(|same| same)
+/// Whether the leader of an ensemble at rest leads the same epoch as before.
+pub(crate) async fn leads_still(context: &Context, leader: Leader) -> bool {
+    let since = Instant::now();
+    let answer = context.members.ask(leader.address, "srvr").await;
+    let serving = answer.ok().and_then(|answer| parse_srvr(&answer).ok()?);
+    let outcome = serving.as_ref().map_or("unreachable", |_| "serving");
+    context.metrics.probed(outcome, since.elapsed());
+    serving.is_some_and(|s| s.role == MemberRole::Leader && s.zxid >> 32 == leader.epoch)
 }
 
 /// The address of a pod, once it has one.
@@ -311,25 +260,6 @@ const OVERDUE: jiff::SignedDuration = jiff::SignedDuration::from_secs(30);
 fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
     let end = pod.metadata.deletion_timestamp.as_ref();
     end.is_some_and(|end| now.duration_since(end.0) > OVERDUE)
-}
-
-async fn list<K>(
-    context: &Context,
-    namespace: &str,
-    name: &str,
-    what: &'static str,
-) -> Result<Vec<Arc<K>>, Error>
-where
-    K: Resource<Scope = k8s_openapi::NamespaceResourceScope>
-        + Clone
-        + DeserializeOwned
-        + std::fmt::Debug,
-    K::DynamicType: Default,
-{
-    let api: Api<K> = Api::namespaced(context.client.clone(), namespace);
-    let params = ListParams::default().labels(&labels::selector_string(name));
-    let list = api.list(&params).await.map_err(Error::read(what))?;
-    Ok(list.items.into_iter().map(Arc::new).collect())
 }
 
 fn remember<K: Resource + Serialize>(

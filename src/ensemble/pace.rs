@@ -41,9 +41,8 @@ struct Seen {
     read: Instant,
     /// When it was looked at last.
     looked: Instant,
-    /// When the last plan asked for nothing, and the members that served then. Absent while a change is under
-    /// way.
-    rests: Option<(Instant, Vec<Resting>)>,
+    /// When the last plan asked for nothing, and who led then. Absent while a change is under way.
+    rests: Option<(Instant, Leader)>,
     /// The last pass failed, and the next one waits.
     failed: Option<Failed>,
 }
@@ -84,13 +83,11 @@ pub(crate) struct Answer {
     has_database: Option<bool>,
 }
 
-/// A member that serves in an ensemble at rest.
-#[derive(Clone, Debug)]
-pub(crate) struct Resting {
+/// The leader of an ensemble at rest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Leader {
     /// Its address.
     pub address: IpAddr,
-    /// Its role.
-    pub role: MemberRole,
     /// The epoch of its last transaction.
     pub epoch: u64,
 }
@@ -207,27 +204,27 @@ impl Pace {
         })
     }
 
-    /// Records that the last plan asked for nothing and that these members serve.
-    pub(crate) fn rests(&self, key: &Key, members: Vec<Resting>) {
+    /// Records that the last plan asked for nothing, and who led.
+    pub(crate) fn rests(&self, key: &Key, leader: Leader) {
         if let Some(seen) = self.all().get_mut(key) {
-            seen.rests = Some((Instant::now(), members));
+            seen.rests = Some((Instant::now(), leader));
         }
     }
 
-    /// The members of an ensemble that rests, if a plan would be made from the same objects as the last one.
+    /// The leader of an ensemble that rests, if a plan would be made from the same objects as the last one.
     pub(crate) fn resting(
         &self,
         key: &Key,
         ensemble: Option<&String>,
         objects: &Version,
-    ) -> Option<Vec<Resting>> {
+    ) -> Option<Leader> {
         let mut all = self.all();
         let seen = all.get_mut(key)?;
-        let (since, members) = seen.rests.as_ref()?;
+        let (since, leader) = seen.rests?;
         let same = seen.inputs.ensemble.as_ref() == ensemble && seen.inputs.objects == *objects;
         (same && since.elapsed() < REST).then(|| {
             seen.looked = Instant::now();
-            members.clone()
+            leader
         })
     }
 
@@ -262,6 +259,13 @@ mod tests {
         }
     }
 
+    fn leader() -> Leader {
+        Leader {
+            address: IpAddr::from([10, 0, 0, 1]),
+            epoch: 1,
+        }
+    }
+
     const SOON: Duration = Duration::from_millis(400);
 
     #[tokio::test(start_paused = true)]
@@ -290,7 +294,7 @@ mod tests {
         assert!(pace.must_read(&key()));
         pace.reads(&key());
         assert!(!pace.must_read(&key()));
-        pace.rests(&key(), Vec::new());
+        pace.rests(&key(), leader());
         advance(LONGEST_UNREAD * 2).await;
         assert!(!pace.must_read(&key()));
     }
@@ -331,11 +335,11 @@ mod tests {
         let rests = |ensemble: &String| pace.resting(&key(), Some(ensemble), &version).is_some();
         pace.look(&key(), inputs("1"));
         assert!(!rests(&same));
-        pace.rests(&key(), Vec::new());
+        pace.rests(&key(), leader());
         assert!(rests(&same) && !rests(&other));
         advance(REST).await;
         assert!(!rests(&same));
-        pace.rests(&key(), Vec::new());
+        pace.rests(&key(), leader());
         assert!(rests(&same));
         pace.look(&key(), inputs("2"));
         assert!(!rests(&other));

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use futures::StreamExt;
 use futures::stream::{self, BoxStream, SelectAll};
-use k8s_openapi::Resource as _;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
@@ -16,8 +15,9 @@ use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
-use super::gather::Objects;
+use super::objects::{Objects, Trim};
 use crate::scoped::api;
 
 /// The objects of all ensembles in one namespace, or in all of them.
@@ -37,6 +37,9 @@ pub(crate) struct Stores {
 /// The version of everything that watches show of one ensemble. Equal versions mean equal objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Version([u64; 6]);
+
+/// How many objects one answer of the API server lists at most. All of them are in memory before they are trimmed.
+pub(crate) const PAGE: u32 = 100;
 
 /// An ensemble, by namespace and name.
 pub(crate) type Key = (String, String);
@@ -58,14 +61,14 @@ impl Stores {
         stream::select_all(all)
     }
 
-    /// Whether every kind has been listed once. Before that, objects that exist seem to be missing.
-    pub(crate) fn are_listed(&self) -> bool {
-        self.sets.is_listed()
-            && self.pods.is_listed()
-            && self.maps.is_listed()
-            && self.services.is_listed()
-            && self.budgets.is_listed()
-            && self.claims.is_listed()
+    /// Completes when every kind has been listed once. Before that, objects that exist seem to be missing.
+    pub(crate) async fn listed(&self) {
+        self.sets.listed().await;
+        self.pods.listed().await;
+        self.maps.listed().await;
+        self.services.listed().await;
+        self.budgets.listed().await;
+        self.claims.listed().await;
     }
 
     /// The objects of one ensemble, and their version.
@@ -102,13 +105,16 @@ impl Stores {
 }
 
 /// The objects of one kind, by the ensemble that they belong to.
-struct Store<K>(Mutex<State<K>>);
+struct Store<K> {
+    state: Mutex<State<K>>,
+    /// Becomes true with the first complete list.
+    listed: watch::Sender<bool>,
+}
 
 struct State<K> {
     groups: HashMap<Key, Group<K>>,
     /// What a list that is under way has shown so far.
     listing: Option<HashMap<Key, BTreeMap<String, Arc<K>>>>,
-    listed: bool,
     /// How many changes there were.
     changes: u64,
 }
@@ -122,22 +128,25 @@ struct Group<K> {
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
-        Self(Mutex::new(State {
-            groups: HashMap::new(),
-            listing: None,
-            listed: false,
-            changes: 0,
-        }))
+        Self {
+            state: Mutex::new(State {
+                groups: HashMap::new(),
+                listing: None,
+                changes: 0,
+            }),
+            listed: watch::Sender::new(false),
+        }
     }
 }
 
 impl<K: Resource + Clone> Store<K> {
     fn state(&self) -> MutexGuard<'_, State<K>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_listed(&self) -> bool {
-        self.state().listed
+    async fn listed(&self) {
+        // An error means that the store is dropped, and nobody waits for it then.
+        let _ = self.listed.subscribe().wait_for(|listed| *listed).await;
     }
 
     fn of(&self, key: &Key) -> (Vec<Arc<K>>, u64) {
@@ -169,8 +178,9 @@ impl<K: Resource + Clone> Store<K> {
             }
             Event::InitDone => {
                 let listing = state.listing.take().unwrap_or_default();
-                state.listed = true;
-                state.replace(listing)
+                let changed = state.replace(listing);
+                self.listed.send_replace(true);
+                changed
             }
             Event::Apply(object) => {
                 let Some(key) = key(&object) else {
@@ -249,6 +259,7 @@ fn key<K: Resource>(object: &K) -> Option<Key> {
 fn follow<K>(store: &Arc<Store<K>>, api: Api<K>) -> BoxStream<'static, Key>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
+        + Trim
         + Clone
         + Debug
         + DeserializeOwned
@@ -259,15 +270,10 @@ where
     let (name, by) = (labels::NAME_VALUE, labels::MANAGED_BY_VALUE);
     let selector = format!("{}={name},{}={by}", labels::NAME, labels::MANAGED_BY);
     let store = store.clone();
-    watcher(api, watcher::Config::default().labels(&selector))
+    let config = watcher::Config::default().labels(&selector);
+    watcher(api, config.page_size(PAGE))
         .default_backoff()
-        // Managed fields take nearly half of an object's memory. Only those of StatefulSets are read: they
-        // show who edited the pod template.
-        .modify(|object| {
-            if K::kind(&()) != StatefulSet::KIND {
-                object.managed_fields_mut().clear();
-            }
-        })
+        .modify(Trim::trim)
         .flat_map(move |event| {
             let changed = event.map(|event| store.learn(event));
             let changed = changed.unwrap_or_else(|error| {
@@ -282,6 +288,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -348,12 +355,12 @@ mod tests {
     #[test]
     fn before_the_first_list_is_complete_nothing_is_known() {
         let store = Store::default();
-        assert!(!store.is_listed());
+        assert_eq!(store.listed().now_or_never(), None);
         store.learn(Event::Init);
         store.learn(Event::InitApply(pod("a", "a-0", "1")));
-        assert!(!store.is_listed());
+        assert_eq!(store.listed().now_or_never(), None);
         list(&store, Vec::new());
-        assert!(store.is_listed());
+        assert_eq!(store.listed().now_or_never(), Some(()));
     }
 
     #[test]

@@ -38,10 +38,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// How many tests may be under way if the command line does not say; what really limits them is
 /// [`CAPACITY`].
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 12;
 /// How many members the tests may run at once, all together: every member is a JVM, and a machine
 /// with two cores must still carry all of Kubernetes.
-const CAPACITY: u8 = 7;
+const CAPACITY: u8 = 11;
 
 type Test = (&'static str, u8, fn(&World) -> Result<()>);
 
