@@ -21,6 +21,7 @@
 //!   only for as long as that may be believed.
 //! * [`kept`] restarts a mirror or a session that panicked.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
+//! * [`statuses`] keeps what is known of every election, and computes the status that each should have.
 //! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each
 //!   write, and writes only what differs.
 //! * [`publisher`] sends the events, one at a time, after the statuses.
@@ -36,6 +37,7 @@ mod census;
 mod credentials;
 mod events;
 mod kept;
+mod messages;
 mod metrics;
 mod mirror;
 mod noticed;
@@ -48,6 +50,7 @@ mod registry;
 mod relay;
 mod session;
 mod sighting;
+mod statuses;
 mod target;
 mod writer;
 
@@ -125,7 +128,7 @@ pub(crate) async fn run(
         controller: "bellwether".to_owned(),
         instance: None,
     };
-    let (views, views_inbox) = mpsc::unbounded_channel();
+    let (updates, updates_inbox) = mpsc::unbounded_channel();
     let projector = projector::Projector::new(
         client.clone(),
         scope.clone(),
@@ -133,7 +136,7 @@ pub(crate) async fn run(
         notes.clone(),
         metrics.clone(),
     );
-    let writer = writer::Writer::new(client.clone(), lease, reporter, views, metrics.clone());
+    let writer = writer::Writer::new(client.clone(), lease, reporter, updates, metrics.clone());
     let registry = registry::Registry::new(client, scope, notes, metrics);
     tokio::select! {
         () = shutdown => {
@@ -141,7 +144,7 @@ pub(crate) async fn run(
             Ok(())
         }
         () = writer.run(inbox) => anyhow::bail!("the writer of election statuses ended"),
-        () = projector.run(views_inbox) => anyhow::bail!("the projector of elections ended"),
+        () = projector.run(updates_inbox) => anyhow::bail!("the projector of elections ended"),
         () = registry.run() => anyhow::bail!("the watches of elections and ensembles ended"),
     }
 }

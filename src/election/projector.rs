@@ -35,10 +35,10 @@ use self::job::{Job, JobResult, Objects};
 use self::pod_watches::PodWatches;
 use self::requests::ProjectionClient;
 use self::store::ProjectionStore;
+use super::messages::{ElectionUpdate, WriterInput, key_of};
 use super::metrics::Metrics;
 use super::registry::Task;
 use super::sighting::Sighting;
-use super::writer::{ElectionUpdate, WriterInput, key_of};
 use super::{Key, Scope};
 
 /// How many elections may be worked on at the same time.
@@ -122,7 +122,7 @@ impl Projector {
     }
 
     /// Runs until the writer drops its sender, or one of the watches ends.
-    pub(super) async fn run(mut self, mut views: mpsc::UnboundedReceiver<ElectionUpdate>) {
+    pub(super) async fn run(mut self, mut updates: mpsc::UnboundedReceiver<ElectionUpdate>) {
         let mut lease = self.client.lease.clone();
         let mut lease_watched = true;
         let mut sweep = interval(SWEEP);
@@ -131,8 +131,8 @@ impl Projector {
             self.begin();
             let due = self.next_due();
             tokio::select! {
-                view = views.recv() => match view {
-                    Some(view) => self.take(view),
+                update = updates.recv() => match update {
+                    Some(update) => self.take(update),
                     None => return,
                 },
                 Some(observation) = self.inbox.recv() => self.observe(observation),
@@ -172,8 +172,8 @@ impl Projector {
         self.agenda.first().map(|(due, _)| *due)
     }
 
-    fn take(&mut self, view: ElectionUpdate) {
-        match view {
+    fn take(&mut self, update: ElectionUpdate) {
+        match update {
             ElectionUpdate::Election {
                 object,
                 status,

@@ -13,12 +13,12 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::census::Census;
+use super::messages::{WriterInput, key_of, slim};
 use super::metrics::Metrics;
 use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
 use super::sighting::Sighting;
 use super::target::Target;
-use super::writer::{WriterInput, key_of, slim};
 use super::{Key, Scope};
 use crate::scoped::api;
 

@@ -1,7 +1,7 @@
 //! Reading why pods are not created.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bellwether_ensemble::creation::{SetEvent, refused};
@@ -30,8 +30,8 @@ impl Creation {
     pub(crate) async fn refused(
         &self,
         client: &Client,
-        sets: &[Arc<StatefulSet>],
-        pods: &[Arc<Pod>],
+        sets: &[StatefulSet],
+        pods: &[Pod],
     ) -> BTreeMap<String, String> {
         let mut all = BTreeMap::new();
         for set in sets {
@@ -83,7 +83,7 @@ fn event(event: Event) -> Option<SetEvent> {
 }
 
 /// The pods that a StatefulSet should have and that do not exist.
-fn missing(set: &StatefulSet, pods: &[Arc<Pod>]) -> Vec<String> {
+fn missing(set: &StatefulSet, pods: &[Pod]) -> Vec<String> {
     let replicas = set.spec.as_ref().and_then(|spec| spec.replicas);
     (0..replicas.unwrap_or(0))
         .map(|ordinal| format!("{}-{ordinal}", set.name_any()))

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Instant;
 
 use bellwether_api::ensemble::MemberRole;
@@ -52,8 +51,11 @@ pub(crate) struct Gathered {
     /// What the planner sees.
     pub observation: Observation,
     /// The owned objects as they are, for comparison with how they should be.
-    pub live: BTreeMap<(ObjectKind, String), Value>,
+    pub live: Live,
 }
+
+/// Objects by kind and name.
+type Live = BTreeMap<(ObjectKind, String), Value>;
 
 /// Reads everything from the API server, and asks every server. `None` when the ensemble does not exist.
 #[instrument(target = SPANS, skip_all)]
@@ -103,7 +105,7 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
         stateful_set: sets
             .iter()
             .find(|s| s.name_any() == observers_set)
-            .map(|s| observe_stateful_set(s)),
+            .map(|s| observe_stateful_set(s, &live)),
         pods: observing,
         claims: claims.observers,
         log_claims: claims.observers_logs,
@@ -119,14 +121,14 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
         stateful_set: sets
             .iter()
             .find(|s| s.name_any() == name)
-            .map(|s| observe_stateful_set(s)),
+            .map(|s| observe_stateful_set(s, &live)),
         pods: voters,
         claims: claims.voters,
         log_claims: claims.voters_logs,
         bootstrap: maps
             .iter()
             .find(|m| m.name_any() == bootstrap_config_map(&name))
-            .map(|m| observe_bootstrap(m)),
+            .map(observe_bootstrap),
         revisions: maps
             .iter()
             .map(|m| m.name_any())
@@ -178,7 +180,7 @@ fn address(pod: &Pod) -> Option<IpAddr> {
 }
 
 /// Objects that an ensemble with another uid owns: it had the same name and was deleted.
-fn leftovers(uid: Option<&str>, live: &BTreeMap<(ObjectKind, String), Value>) -> Vec<String> {
+fn leftovers(uid: Option<&str>, live: &Live) -> Vec<String> {
     let is_ensemble = |owner: &&Value| owner["kind"] == "ZooKeeperEnsemble";
     let owners = |object: &Value| -> Vec<Value> {
         let owners = object["metadata"]["ownerReferences"].as_array();
@@ -203,7 +205,7 @@ fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 /// The pods of one StatefulSet by ordinal, every server asked.
 async fn observe_pods(
     context: &Context,
-    pods: &[Arc<Pod>],
+    pods: &[Pod],
     set: &str,
     id: impl Fn(u16) -> ServerId,
 ) -> Vec<PodObservation> {
@@ -262,16 +264,12 @@ fn is_overdue(pod: &Pod, now: Timestamp) -> bool {
     end.is_some_and(|end| now.duration_since(end.0) > OVERDUE)
 }
 
-fn remember<K: Resource + Serialize>(
-    live: &mut BTreeMap<(ObjectKind, String), Value>,
-    kind: ObjectKind,
-    objects: &[Arc<K>],
-) {
+fn remember<K: Resource + Serialize>(live: &mut Live, kind: ObjectKind, objects: &[K]) {
     for object in objects {
         let name = object.meta().name.clone().unwrap_or_default();
         live.insert(
             (kind, name),
-            serde_json::to_value(&**object).unwrap_or_default(),
+            serde_json::to_value(object).unwrap_or_default(),
         );
     }
 }
@@ -288,7 +286,8 @@ fn revision(annotations: Option<&BTreeMap<String, String>>) -> Option<Revision> 
     })
 }
 
-fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
+fn observe_stateful_set(set: &StatefulSet, live: &Live) -> StatefulSetObservation {
+    let object = live.get(&(ObjectKind::StatefulSet, set.name_any()));
     let spec = set.spec.as_ref();
     let status = set.status.as_ref();
     let seen = status.and_then(|s| s.observed_generation) >= set.metadata.generation;
@@ -305,7 +304,7 @@ fn observe_stateful_set(set: &StatefulSet) -> StatefulSetObservation {
             .and_then(|s| s.update_revision.clone()),
         inputs_hash: annotation(labels::INPUTS_HASH),
         rendered_by: annotation(labels::RENDERED_BY),
-        edited: written::edited(&serde_json::to_value(set).unwrap_or_default()),
+        edited: object.and_then(written::edited),
         claim_size: spec.and_then(|s| claim_size(s, DATA)),
         log_claim_size: spec.and_then(|s| claim_size(s, LOG)),
         restart: template
@@ -369,7 +368,7 @@ struct Claims {
 async fn gather_claims(
     context: &Context,
     ensemble: &ZooKeeperEnsemble,
-    claims: &[Arc<PersistentVolumeClaim>],
+    claims: &[PersistentVolumeClaim],
 ) -> Claims {
     let name = ensemble.name_any();
     let observing = observers::set_name(&name);
@@ -377,7 +376,7 @@ async fn gather_claims(
     let data = bytes(&storage_size(Some(&storage)));
     let log = log_volume(&storage).and_then(|log| bytes(&log.size));
     let of = |template: &str, set: &str| -> Vec<ClaimObservation> {
-        let observe = |claim: &Arc<_>| observe_claim(claim, template, set);
+        let observe = |claim| observe_claim(claim, template, set);
         claims.iter().filter_map(observe).collect()
     };
     let mut all = Claims {

@@ -1,7 +1,5 @@
 //! The objects of an ensemble, with those of their fields that the operator reads.
 
-use std::sync::Arc;
-
 use bellwether_api::{FIELD_MANAGER, ZooKeeperEnsemble, labels};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
@@ -22,17 +20,17 @@ pub(crate) struct Objects {
     /// The ensemble itself.
     pub ensemble: ZooKeeperEnsemble,
     /// Its StatefulSets.
-    pub sets: Vec<Arc<StatefulSet>>,
+    pub sets: Vec<StatefulSet>,
     /// Its pods.
-    pub pods: Vec<Arc<Pod>>,
+    pub pods: Vec<Pod>,
     /// Its ConfigMaps.
-    pub maps: Vec<Arc<ConfigMap>>,
+    pub maps: Vec<ConfigMap>,
     /// Its Services.
-    pub services: Vec<Arc<Service>>,
+    pub services: Vec<Service>,
     /// Its disruption budgets.
-    pub budgets: Vec<Arc<PodDisruptionBudget>>,
+    pub budgets: Vec<PodDisruptionBudget>,
     /// Its volume claims.
-    pub claims: Vec<Arc<PersistentVolumeClaim>>,
+    pub claims: Vec<PersistentVolumeClaim>,
 }
 
 /// Reads the objects of an ensemble from the API server. `None` when the ensemble does not exist.
@@ -73,7 +71,7 @@ async fn list<K>(
     namespace: &str,
     name: &str,
     what: &'static str,
-) -> Result<Vec<Arc<K>>, Error>
+) -> Result<Vec<K>, Error>
 where
     K: Trim + Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + DeserializeOwned + std::fmt::Debug,
@@ -81,11 +79,9 @@ where
     let api: Api<K> = Api::namespaced(context.client.clone(), namespace);
     let params = ListParams::default().labels(&labels::selector_string(name));
     let list = api.list(&params).await.map_err(Error::read(what))?;
-    let trimmed = list.items.into_iter().map(|mut object| {
-        object.trim();
-        Arc::new(object)
-    });
-    Ok(trimmed.collect())
+    let mut objects = list.items;
+    objects.iter_mut().for_each(Trim::trim);
+    Ok(objects)
 }
 
 /// An object without the fields that the operator does not read, which take most of its memory. The objects of

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
@@ -14,6 +15,7 @@ use kube::core::NamespaceResourceScope;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
@@ -106,41 +108,48 @@ impl Stores {
 
 /// The objects of one kind, by the ensemble that they belong to.
 struct Store<K> {
-    state: Mutex<State<K>>,
+    state: Mutex<State>,
     /// Becomes true with the first complete list.
     listed: watch::Sender<bool>,
+    kind: PhantomData<fn() -> K>,
 }
 
-struct State<K> {
-    groups: HashMap<Key, Group<K>>,
+#[derive(Default)]
+struct State {
+    groups: HashMap<Key, Group>,
     /// What a list that is under way has shown so far.
-    listing: Option<HashMap<Key, BTreeMap<String, Arc<K>>>>,
+    listing: Option<HashMap<Key, Packed>>,
     /// How many changes there were.
     changes: u64,
 }
 
 /// The objects of one ensemble.
-struct Group<K> {
+struct Group {
     /// The number of the last change.
     version: u64,
-    objects: BTreeMap<String, Arc<K>>,
+    objects: Packed,
 }
+
+/// Objects of one ensemble by name.
+type Packed = BTreeMap<String, Text>;
+
+/// An object as JSON, which takes a third of the memory of its type. An ensemble at rest is read from it once a
+/// minute.
+#[derive(PartialEq)]
+struct Text(Box<[u8]>);
 
 impl<K> Default for Store<K> {
     fn default() -> Self {
         Self {
-            state: Mutex::new(State {
-                groups: HashMap::new(),
-                listing: None,
-                changes: 0,
-            }),
+            state: Mutex::default(),
             listed: watch::Sender::new(false),
+            kind: PhantomData,
         }
     }
 }
 
-impl<K: Resource + Clone> Store<K> {
-    fn state(&self) -> MutexGuard<'_, State<K>> {
+impl<K: Resource + Serialize + DeserializeOwned> Store<K> {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -149,11 +158,12 @@ impl<K: Resource + Clone> Store<K> {
         let _ = self.listed.subscribe().wait_for(|listed| *listed).await;
     }
 
-    fn of(&self, key: &Key) -> (Vec<Arc<K>>, u64) {
+    fn of(&self, key: &Key) -> (Vec<K>, u64) {
         let state = self.state();
         let group = state.groups.get(key);
         group.map_or((Vec::new(), 0), |group| {
-            (group.objects.values().cloned().collect(), group.version)
+            let objects = group.objects.values().filter_map(Text::read);
+            (objects.collect(), group.version)
         })
     }
 
@@ -172,7 +182,7 @@ impl<K: Resource + Clone> Store<K> {
             Event::InitApply(object) => {
                 if let (Some(key), Some(listing)) = (key(&object), &mut state.listing) {
                     let group = listing.entry(key).or_default();
-                    group.insert(object.name_any(), Arc::new(object));
+                    group.insert(object.name_any(), Text::of(&object));
                 }
                 Vec::new()
             }
@@ -187,7 +197,7 @@ impl<K: Resource + Clone> Store<K> {
                     return Vec::new();
                 };
                 let mut objects = state.objects(&key);
-                objects.insert(object.name_any(), Arc::new(object));
+                objects.insert(object.name_any(), Text::of(&object));
                 state.change(key.clone(), objects);
                 vec![key]
             }
@@ -204,15 +214,15 @@ impl<K: Resource + Clone> Store<K> {
     }
 }
 
-impl<K: Resource> State<K> {
+impl State {
     /// Removes and returns the objects of an ensemble.
-    fn objects(&mut self, key: &Key) -> BTreeMap<String, Arc<K>> {
+    fn objects(&mut self, key: &Key) -> Packed {
         let group = self.groups.remove(key);
         group.map(|group| group.objects).unwrap_or_default()
     }
 
     /// Stores the objects of an ensemble under a new version.
-    fn change(&mut self, key: Key, objects: BTreeMap<String, Arc<K>>) {
+    fn change(&mut self, key: Key, objects: Packed) {
         self.changes += 1;
         self.groups.remove(&key);
         if !objects.is_empty() {
@@ -222,13 +232,13 @@ impl<K: Resource> State<K> {
     }
 
     /// Replaces all objects with those of a list. Returns the ensembles whose objects differ from before.
-    fn replace(&mut self, mut listing: HashMap<Key, BTreeMap<String, Arc<K>>>) -> Vec<Key> {
+    fn replace(&mut self, mut listing: HashMap<Key, Packed>) -> Vec<Key> {
         let keys: BTreeSet<Key> = self.groups.keys().chain(listing.keys()).cloned().collect();
         let mut changed = Vec::new();
         for key in keys {
             let objects = listing.remove(&key).unwrap_or_default();
             let known = self.groups.get(&key).map(|group| &group.objects);
-            if !known.is_some_and(|known| are_same(known, &objects)) {
+            if known != Some(&objects) {
                 self.change(key.clone(), objects);
                 changed.push(key);
             }
@@ -237,13 +247,16 @@ impl<K: Resource> State<K> {
     }
 }
 
-/// Whether these are the same versions of the same objects.
-fn are_same<K: Resource>(a: &BTreeMap<String, Arc<K>>, b: &BTreeMap<String, Arc<K>>) -> bool {
-    let version = |object: &Arc<K>| {
-        let meta = object.meta();
-        (meta.uid.clone(), meta.resource_version.clone())
-    };
-    a.values().map(version).eq(b.values().map(version))
+impl Text {
+    fn of(object: &impl Serialize) -> Self {
+        // Types of the API always have a text. Without one the object would seem to be missing, which leads to a
+        // fresh read.
+        Self(serde_json::to_vec(object).unwrap_or_default().into())
+    }
+
+    fn read<K: DeserializeOwned>(&self) -> Option<K> {
+        serde_json::from_slice(&self.0).ok()
+    }
 }
 
 /// The ensemble that an object belongs to, if it carries all labels that its objects carry.
@@ -262,6 +275,7 @@ where
         + Trim
         + Clone
         + Debug
+        + Serialize
         + DeserializeOwned
         + Send
         + Sync

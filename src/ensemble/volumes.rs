@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_ensemble::desired::stateful_set::PROBE_PORT;
@@ -48,7 +47,7 @@ pub(crate) async fn ask(address: IpAddr) -> Option<VolumeReport> {
 /// read is absent: then the API server decides about the attempt.
 pub(crate) async fn expandable(
     context: &Context,
-    claims: &[Arc<PersistentVolumeClaim>],
+    claims: &[PersistentVolumeClaim],
 ) -> BTreeMap<String, bool> {
     let api: Api<StorageClass> = Api::all(context.client.clone());
     let mut known = BTreeMap::new();

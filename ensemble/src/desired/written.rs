@@ -18,6 +18,14 @@ pub(super) fn remember(metadata: &mut Value, body: &Value) {
 
 /// The pod template as the operator wrote it, if somebody else changed it since.
 pub fn edited(set: &Value) -> Option<Value> {
+    let managers = set["metadata"]["managedFields"].as_array();
+    let others = managers.into_iter().flatten();
+    let others = others.filter(|entry| entry["manager"] != FIELD_MANAGER);
+    let fields = others.map(|entry| &entry["fieldsV1"]["f:spec"]["f:template"]);
+    let foreign: Vec<&Value> = fields.filter(|fields| !fields.is_null()).collect();
+    if foreign.is_empty() {
+        return None;
+    }
     let text = set["metadata"]["annotations"][labels::TEMPLATE].as_str()?;
     let written: Value = serde_json::from_str(text).ok()?;
     let mut differing = Vec::new();
@@ -27,13 +35,8 @@ pub fn edited(set: &Value) -> Option<Value> {
         &mut Vec::new(),
         &mut differing,
     );
-    let managers = set["metadata"]["managedFields"].as_array();
-    let others = managers.into_iter().flatten();
-    let mut others = others.filter(|entry| entry["manager"] != FIELD_MANAGER);
-    let changed = others.any(|entry| {
-        let fields = &entry["fieldsV1"]["f:spec"]["f:template"];
-        differing.iter().any(|path| owns(fields, path))
-    });
+    let owned = |fields: &&Value| differing.iter().any(|path| owns(fields, path));
+    let changed = foreign.iter().any(owned);
     changed.then_some(written)
 }
 

@@ -8,10 +8,13 @@ use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
-use bellwether_election::{NodeStat, Rules, Snapshot, read_election};
+use bellwether_election::{NodeStat, Rules, Sight, Snapshot, read_election};
 use serde_json::{Value, json};
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use super::super::messages::{Seen, key_of};
+use super::super::noticed::Noticed;
+use super::super::sighting::Sighting;
 use super::*;
 use crate::lease::Holder;
 use crate::traces::tests::{ALONE, Kept};
@@ -92,8 +95,10 @@ impl Bench {
             controller: "test".to_owned(),
             instance: None,
         };
-        let (views, _) = mpsc::unbounded_channel();
-        tokio::spawn(Writer::new(client, is_held, reporter, views, Metrics::default()).run(inbox));
+        let (updates, _) = mpsc::unbounded_channel();
+        tokio::spawn(
+            Writer::new(client, is_held, reporter, updates, Metrics::default()).run(inbox),
+        );
         let bench = Self {
             world,
             notes,
