@@ -21,9 +21,11 @@ const PART: u32 = 10;
 const UNREAD: Duration = Duration::from_secs(10);
 /// The same limit for an ensemble that has not changed for long.
 const LONGEST_UNREAD: Duration = Duration::from_secs(300);
-/// For how long an ensemble rests on one plan. Volumes fill up, permissions expire and waits end without a
-/// change of any object.
+/// For how long an ensemble rests on one plan at least. Volumes fill up and permissions expire without a change of
+/// any object. The longer nothing changes, the longer it rests.
 const REST: Duration = Duration::from_secs(60);
+/// For how long an ensemble rests on one plan at most.
+const LONGEST_REST: Duration = Duration::from_secs(300);
 /// How soon an ensemble is looked at after a pass that failed.
 const FAILED: Duration = Duration::from_secs(2);
 /// Ensembles that were not looked at for so long do not exist any more.
@@ -222,7 +224,8 @@ impl Pace {
         let seen = all.get_mut(key)?;
         let (since, leader) = seen.rests?;
         let same = seen.inputs.ensemble.as_ref() == ensemble && seen.inputs.objects == *objects;
-        (same && since.elapsed() < REST).then(|| {
+        let rest = (seen.since.elapsed() / PART).clamp(REST, LONGEST_REST);
+        (same && since.elapsed() < rest).then(|| {
             seen.looked = Instant::now();
             leader
         })
@@ -328,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_ensemble_rests_until_something_changes_or_for_a_minute() {
+    async fn an_ensemble_rests_until_something_changes_or_for_some_minutes() {
         let pace = Pace::default();
         let (same, other) = ("1".to_owned(), "2".to_owned());
         let version = Version::default();
@@ -341,6 +344,13 @@ mod tests {
         assert!(!rests(&same));
         pace.rests(&key(), leader());
         assert!(rests(&same));
+        advance(LONGEST_REST * PART).await;
+        assert!(!rests(&same));
+        pace.rests(&key(), leader());
+        advance(LONGEST_REST / 2).await;
+        assert!(rests(&same));
+        advance(LONGEST_REST / 2).await;
+        assert!(!rests(&same));
         pace.look(&key(), inputs("2"));
         assert!(!rests(&other));
     }
