@@ -36,7 +36,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// The target of all spans that are sent.
 pub(crate) const SPANS: &str = "bellwether::spans";
 
-/// How long one request to the collector may take, whatever OTEL_EXPORTER_OTLP_TIMEOUT says of all its retries.
+/// How long one request to the collector may take, even if OTEL_EXPORTER_OTLP_TIMEOUT allows more for all retries.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How long sending the last spans may take when the process stops.

@@ -126,7 +126,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// Runs something in a namespace of its own, and removes the namespace whatever comes of it.
+/// Runs something in a namespace of its own, and removes the namespace, also after a failure.
 fn in_namespace<T>(
     kubectl: &Kubectl,
     namespace: &str,

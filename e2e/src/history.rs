@@ -170,8 +170,7 @@ fn hands_over(deletion: &Deletion, deletions: &[Deletion]) -> bool {
 }
 
 /// Within every roll, that is among the pods that were replaced by pods of one revision, the leader
-/// went last, but for leaders that handed over because they left next; and no pod that left for good
-/// led.
+/// went last, except a leader that handed over because it left next. No pod led when it left for good.
 pub fn assert_leader_last(deletions: &[Deletion], verdict: &Verdict) -> Result<()> {
     let mut rolls: BTreeMap<&str, Vec<(&Deletion, Option<String>)>> = BTreeMap::new();
     for deletion in deletions {

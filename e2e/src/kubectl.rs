@@ -33,7 +33,7 @@ impl Kubectl {
         command
     }
 
-    /// Runs to the end whatever comes of it.
+    /// Runs to the end. A failure of the command is not an error.
     pub fn output(&self, arguments: &[&str]) -> Result<Output> {
         self.command(arguments)
             .output()

@@ -9,7 +9,7 @@
 //! * [`world`]: the namespace of one test, and what is printed when the test fails;
 //! * [`ensemble`] and [`election`]: the two kinds;
 //! * [`clients`]: programs in the cluster that use ZooKeeper as applications do;
-//! * [`churn`]: elections whose candidates come and go all the time, and what ZooKeeper says of them;
+//! * [`churn`]: elections whose candidates come and go all the time, and what ZooKeeper reports about them;
 //! * [`load`]: writes and role samples during a change, and the verdict on them;
 //! * [`demo`]: the demonstration of `cargo xtask demo`;
 //! * [`history`]: what the operator did to the pods, read from the watch.

@@ -51,7 +51,7 @@ impl Decoding {
     }
 }
 
-/// A node whose owner is to be identified.
+/// A node whose owner has to be identified.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<'n> {
     /// Its name.

@@ -143,9 +143,9 @@ pub enum Snapshot {
         /// What was read of those that [`Rules::wanted`] names. A candidate that is missing here
         /// was not read because it is far behind.
         znodes: HashMap<String, CandidateNode>,
-        /// The acknowledgement, if there is to be one.
+        /// The acknowledgement, if the rules require one.
         acknowledgement: Option<Acknowledgement>,
-        /// The registration of the leader, if there is to be one.
+        /// The registration of the leader, if the rules require one.
         registration: Option<Registration>,
         /// The newest transaction that was seen.
         zxid: i64,
@@ -219,7 +219,7 @@ pub struct Reading {
     pub leader_path: Option<String>,
     /// The acknowledgement as the spec or the recipe names it.
     pub acknowledgement: Option<String>,
-    /// Whether the leader acknowledged, if there is to be an acknowledgement.
+    /// Whether the leader acknowledged; `None` if the rules require no acknowledgement.
     pub acknowledged: Option<bool>,
     /// Whether an acknowledgement exists that is not the leader's.
     pub foreign_acknowledgement: bool,

@@ -163,7 +163,7 @@ impl Rules {
         Some(ZnodeLocation::Elsewhere(derived.into()))
     }
 
-    /// The znode that the leader creates as an acknowledgement, if there is to be one.
+    /// The znode that the leader creates as an acknowledgement, if the spec or the recipe requires one.
     pub fn acknowledgement(&self) -> Option<ZnodeLocation<'_>> {
         let named = self.acknowledgement_name()?;
         Some(if named.starts_with('/') {

@@ -7,7 +7,7 @@ use bellwether_api::ensemble::MemberRole;
 
 use crate::ids::{ServerId, Voters};
 
-/// What a serving server says of itself in answer to `srvr`.
+/// A serving server's answer to `srvr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Serving {
     /// Its role.
@@ -61,7 +61,7 @@ pub fn parse_srvr(answer: &str) -> Result<Option<Serving>, Unexpected> {
     Ok(Some(Serving { role, zxid }))
 }
 
-/// What a serving server says of its configuration in answer to `conf`.
+/// The configuration of a serving server, from its answer to `conf`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
     /// Its own id.

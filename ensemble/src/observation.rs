@@ -112,7 +112,7 @@ pub struct PodObservation {
     /// The uid of the StatefulSet that controls it. Kubernetes deletes a pod after its StatefulSet, unless that
     /// reference was removed from it (`kubectl delete --cascade=orphan`).
     pub controller: Option<String>,
-    /// What the kubelet and the scheduler say of it.
+    /// What the kubelet and the scheduler report about it.
     pub state: PodState,
     /// A container beside ZooKeeper's that does not run. It does not stop the server.
     pub failing_container: Option<FailingContainer>,
@@ -130,7 +130,7 @@ pub struct PodObservation {
     pub node: Option<String>,
     /// What its server answers.
     pub server: ServerReport,
-    /// What it says of its volumes; `None` when that is not known.
+    /// The member program's report about the volumes; `None` when the operator has none.
     pub volumes: Option<VolumeReport>,
 }
 
@@ -171,7 +171,7 @@ impl PodObservation {
     }
 }
 
-/// What the kubelet and the scheduler say of a pod. Only ZooKeeper's container, and the init
+/// What the kubelet and the scheduler report about a pod. Only ZooKeeper's container, and the init
 /// containers before it, decide.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodState {
@@ -268,7 +268,7 @@ pub struct ClaimObservation {
     pub requested: Option<u64>,
     /// The size that its volume has, in bytes; `None` while it has none.
     pub capacity: Option<u64>,
-    /// What the claim itself says of a growth under way.
+    /// The claim's own report about a growth under way.
     pub resize: Option<String>,
     /// Its StorageClass.
     pub class: Option<String>,

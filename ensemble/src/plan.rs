@@ -65,7 +65,7 @@ pub struct Plan {
     pub facts: Facts,
     /// The loss of data that this plan accepts, because a person said so.
     pub accepted: Option<Acceptance>,
-    /// What the plan says of every member, and why.
+    /// The plan's verdict on every member, and why.
     pub report: Report,
     /// When to look again at the latest.
     pub requeue: Duration,

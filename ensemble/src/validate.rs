@@ -47,9 +47,9 @@ pub struct ValidEnsemble {
     pub uid: String,
     /// The generation of the spec, which the API server counts.
     pub generation: Option<i64>,
-    /// How many voting members it is to have: odd.
+    /// How many voters the spec asks for: an odd number.
     pub size: u16,
-    /// How many observers it is to have.
+    /// How many observers the spec asks for.
     pub observers: u16,
     /// Added to every server id.
     pub id_offset: u16,

@@ -26,7 +26,7 @@ pub struct Around {
     pub now: u64,
 }
 
-/// What is to be done to the volumes.
+/// What the program does to the volumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Whether the data volume was marked before.

@@ -17,7 +17,7 @@ pub(crate) fn describe<T>(
     result.map_err(|error| format!("cannot {verb} {}: {error}", path.display()))
 }
 
-/// The content of a file; `None` if there is none of that name.
+/// The content of a file; `None` if the file does not exist.
 pub(crate) fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let file = match File::open(path) {
         Ok(file) => file,

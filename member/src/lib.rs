@@ -2,7 +2,7 @@
 //! member's own and as new as they should be, and whether a server with an empty one may vote.
 //!
 //! All of it is pure, so that the simulation of the operator decides with the same code: [`decide`] takes
-//! the contents of files and returns what is to be written. The program reads and writes around it.
+//! the contents of files and returns what to write. The program reads before it and writes after it.
 
 mod bootstrap;
 mod decision;

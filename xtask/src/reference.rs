@@ -1,4 +1,4 @@
-//! The pages on metrics and conditions, from what the program says of itself.
+//! The pages on metrics and conditions, from what the program reports about itself.
 
 use std::fmt::Write as _;
 

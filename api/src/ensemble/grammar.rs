@@ -39,7 +39,7 @@ fn is_amount(of: &str) -> String {
     format!("(type({of}) == int || isQuantity({of}))")
 }
 
-/// The CEL rule that no request is above its limit. What is no amount is told by the operator.
+/// The CEL rule that no request is above its limit. The operator reports what is not an amount.
 pub(super) fn requests_rule() -> String {
     let (request, limit) = ("self.requests[r]", "self.limits[r]");
     format!(

@@ -92,8 +92,8 @@ pub const FLAWS: &[Flaw] = &[
     },
 ];
 
-/// Every release line before 3.8: 3.4 to 3.7 have ZOOKEEPER-4785, the older ones none of what the
-/// operator builds on, and nobody repairs any of them.
+/// Every release line before 3.8. None is maintained: 3.4 to 3.7 have ZOOKEEPER-4785, and older ones lack
+/// what the operator builds on.
 const OLD: Flaw = Flaw {
     line: "3.7",
     patches: (0, u16::MAX),
@@ -118,8 +118,8 @@ pub fn flaw(version: &str) -> Option<&'static Flaw> {
         .find(|f| f.line == line && (f.patches.0..=f.patches.1).contains(&patch))
 }
 
-/// What to say of a release of a known line that is newer than all that were checked: it may be younger
-/// than this version of Bellwether, or there is none.
+/// The warning about a release of a known line that is newer than all that were checked: it may be younger
+/// than this version of Bellwether, or not exist.
 pub fn not_known(version: &str) -> Option<String> {
     let (line, patch) = version.rsplit_once('.')?;
     let (_, newest) = NEWEST.iter().find(|(known, _)| *known == line)?;

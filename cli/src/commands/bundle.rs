@@ -225,7 +225,7 @@ fn is_of(object: &str, names: &[String]) -> bool {
     })
 }
 
-/// The logs of the members, and what they say of themselves.
+/// The logs of the members, and their own reports.
 async fn members(cluster: &Cluster, collected: &mut Collected) {
     let api: Api<Pod> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
     let pods = match api.list(&owned()).await {

@@ -132,8 +132,8 @@ fn unreadable(file: &Path, error: &io::Error) -> anyhow::Error {
     anyhow::anyhow!("{}: cannot be read: {error}", name(file))
 }
 
-/// The file itself, or the manifests in a folder and below, sorted. What is named is read whatever it
-/// is called; in a folder only what looks like a manifest.
+/// The file itself, or the manifests in a folder and below, sorted. A file that is named is read
+/// with any extension; in a folder only files that look like manifests are.
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
     if path == Path::new("-") || !fs::metadata(path)?.is_dir() {
         files.push(path.to_owned());

@@ -14,7 +14,7 @@ pub(crate) struct ElectionRow {
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// The dialect that it is read in, or is to be.
+    /// The dialect that it is read in; before it is read, the dialect of the spec.
     pub dialect: String,
     /// The leader's identity: what an application wrote.
     pub leader: Option<String>,

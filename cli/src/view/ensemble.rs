@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::timeline::{Stage, Timeline};
 use super::{ConditionView, Tone};
 
-/// What a pod says beside what the ensemble's status says of its member.
+/// The facts about a member that are in its pod and not in the ensemble's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodFacts {
     /// Whether it passes its readiness probe.
@@ -135,7 +135,7 @@ impl MemberView {
 }
 
 impl EnsembleView {
-    /// An ensemble, with what is known of its pods.
+    /// An ensemble, with the facts from its pods.
     pub(crate) fn of<'p>(
         ensemble: &ZooKeeperEnsemble,
         pod: impl Fn(&str) -> Option<&'p PodFacts>,

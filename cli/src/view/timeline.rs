@@ -16,7 +16,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Stage {
-    /// It is as it is to be.
+    /// It is finished.
     Done,
     /// It is under way.
     UnderWay,
@@ -57,7 +57,7 @@ pub(crate) struct Turn {
     pub name: String,
     /// How far it has come.
     pub stage: Stage,
-    /// The plan's verdict, or what is to be made. Empty when it is done.
+    /// The plan's verdict, or what will be created. Empty when it is done.
     pub note: String,
 }
 

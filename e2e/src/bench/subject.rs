@@ -131,7 +131,7 @@ impl<'w> Subject<'w> {
         lines.iter().map(own).collect()
     }
 
-    /// The pod that leads, as it says of itself.
+    /// The pod that leads, by its own report.
     pub fn leader(&self) -> Result<String> {
         until("one member leads", PATIENCE, || {
             let roles = self.roles();

@@ -33,7 +33,7 @@ fn says(world: &World, words: &[&str]) -> Result<String> {
 /// How often each pod is made, at first or in the place of another.
 type Made = BTreeMap<String, usize>;
 
-/// What a plan says of that.
+/// How often a plan makes each pod.
 fn planned(plan: &str) -> Made {
     let mut made = Made::new();
     for line in plan.lines() {

@@ -58,7 +58,7 @@ pub(crate) fn a_release_is_upgraded_removed_and_installed_again_and_no_member_re
     wait_taken_up(world)?;
     ensure!(ensemble.uids() == before, "the upgrade restarted a member");
 
-    // What Kubernetes' strictest standard for pods says of the operator's own.
+    // The operator's own pods meet Kubernetes' strictest standard for pods.
     let restricted = "pod-security.kubernetes.io/enforce=restricted";
     let label = ["label", "--dry-run=server", "--overwrite", "namespace"];
     let said = world

@@ -109,7 +109,7 @@ pub(crate) fn releases_of_zookeeper_that_lose_data_are_refused_and_old_ones_warn
     recommended(json!({ "version": "3.9.5" }), "True", "3.9.5")?;
     let tag = json!({ "version": null, "image": "mirror.local/zookeeper:3.9.4" });
     recommended(tag, "False", "CVE-2026-24308")?;
-    // Nothing is known of an image of one's own, and nothing is said.
+    // The operator knows no release behind a user's own image, so it reports nothing about it.
     ensemble.patch(&json!({ "image": "mirror.local/own:3.9.3" }))?;
     until(
         "nothing is said",

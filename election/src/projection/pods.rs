@@ -209,7 +209,7 @@ fn take_out<K: std::hash::Hash + Eq>(
     }
 }
 
-/// What is known of a candidate whose pod is searched.
+/// The facts about a candidate by which its pod is searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claimant<'a> {
     /// Its identity.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{is_empty, is_named, is_part_of, says_the_amounts};
 
-/// Adds the template to the annotations of the StatefulSet that is to be written.
+/// Adds the template to the annotations of the StatefulSet before it is written.
 pub(super) fn remember(metadata: &mut Value, body: &Value) {
     let template = body["spec"]["template"].to_string();
     metadata["annotations"][labels::TEMPLATE] = json!(template);

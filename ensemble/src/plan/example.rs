@@ -70,7 +70,7 @@ pub(crate) fn pod(
     }
 }
 
-/// What a member says of a volume that is half full.
+/// A member's report about a volume that is half full.
 pub(crate) fn volumes(has_database: bool, epoch: Option<u64>) -> VolumeReport {
     VolumeReport {
         has_database,
@@ -228,7 +228,7 @@ impl Running {
         self.plan().report
     }
 
-    /// The pod that restarts now, what its server is to be, and why.
+    /// The pod that restarts now, the role that its server must have, and why.
     pub(crate) fn restart(&self) -> Option<(String, Expect, String)> {
         self.plan().step.map(|step| match step {
             Step::RestartMember {

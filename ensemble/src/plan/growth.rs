@@ -11,7 +11,7 @@ use crate::observation::{ClaimObservation, Observation, StatefulSetObservation};
 use crate::quantity::{bytes, exact, words};
 use crate::validate::ValidEnsemble;
 
-/// What is to be done and said.
+/// What the operator requests and reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Growth {
     /// Claims to ask for more.

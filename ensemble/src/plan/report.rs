@@ -88,7 +88,7 @@ pub struct Report {
     pub missing: usize,
     /// Every observer, by server id.
     pub observers: Vec<MemberReport>,
-    /// How many observers there are to be.
+    /// How many observers the spec asks for.
     pub observers_wanted: u16,
     /// The revision that new pods get.
     pub revision: Option<Revision>,

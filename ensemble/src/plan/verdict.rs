@@ -26,7 +26,7 @@ pub enum WaitingOn {
     Start(String),
     /// A server that answers, to join the leader.
     Join(String),
-    /// A server that should answer and does not: nothing is known of it.
+    /// A server that should answer and does not, so the operator does not know its role.
     Answer(String),
     /// A leader.
     Leader,

@@ -106,7 +106,7 @@ pub struct View<'a> {
     pub live: BTreeSet<&'a Voters>,
     /// The one member that reports that it leads; `None` also when two report so.
     pub leader: Option<ServerId>,
-    /// How many members say that they lead.
+    /// How many members report that they lead.
     pub leaders: usize,
     /// Whether a member may start with an empty disk and vote: at the first start, and in the step
     /// from one member to two.
@@ -119,7 +119,7 @@ pub struct View<'a> {
     pub joining_time: SignedDuration,
     /// When all this was observed.
     pub now: Timestamp,
-    /// The safety rules that hold: all of them, but for the model check.
+    /// The safety rules that hold: all of them, except in tests.
     pub rules: Rules,
     /// The ensemble's name.
     pub ensemble: &'a str,

@@ -130,8 +130,8 @@ fn all_problems_are_told_at_once() {
     assert!(message.contains("spec.replicas") && message.contains("spec.version"));
 }
 
-/// Each line of `pods.jsonl` is what a spec may say of the pods, and the field at which the validation of
-/// Kubernetes 1.34 (`ValidatePodTemplateSpec`) refuses it, or null.
+/// Each line of `pods.jsonl` is the part of a spec about pods, and the field at which the validation of
+/// Kubernetes 1.34 (`ValidatePodTemplateSpec`) refuses it, or null where it accepts it.
 #[test]
 fn pods_are_refused_where_the_api_server_refuses_them_and_nowhere_else() {
     let mut wrong = Vec::new();

@@ -251,7 +251,7 @@ fn judge_restart(before: &State, after: &mut State, ordinal: usize) {
     // A pod on a node that is cut off cannot be restarted.
     let due = before.mask(|p| p.template != template && !p.cut_off) & members(template.list);
     if before.leads(ordinal) {
-        // A leaver that leads has to step down whatever else is due.
+        // A leaver that leads has to step down, also while other members are due.
         let leaves = before.wanted < template.list && ordinal + 1 == usize::from(template.list)
             || members(template.list) & bit(ordinal) == 0;
         let lists = before.live_lists();

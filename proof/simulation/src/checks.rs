@@ -43,7 +43,7 @@ pub struct Checks {
     pub writes: BTreeMap<String, usize>,
 }
 
-/// What there is to be looked at.
+/// What the checks look at.
 #[derive(Debug)]
 pub struct Sight<'a> {
     /// The time since the cluster began.
@@ -170,7 +170,7 @@ impl Checks {
                     && revision != update_revision
             });
             let up_to_date = before.label("controller-revision-hash") == update_revision;
-            // A leader that is about to leave steps down whatever else is due.
+            // A leader that is about to leave steps down, also while other members are due.
             let leaves = ordinal(before.name()).is_some_and(|o| o >= wanted);
             if let (Some((other, _)), false) = (outdated, up_to_date || leaves) {
                 let text = format!(

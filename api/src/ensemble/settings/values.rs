@@ -1,7 +1,7 @@
 //! What the values of the known keys of `zoo.cfg` may be.
 //!
-//! Some keys are parsed when the server starts, and it does not start with a value that is none
-//! (`Integer.parseInt`, `Double.parseDouble`); of the others such a value is ignored without a word
+//! The server parses the values of some keys when it starts, and does not start if such a value has another
+//! type (`Integer.parseInt`, `Double.parseDouble`). With other keys it ignores such a value silently
 //! (`Integer.getInteger`, `Boolean.getBoolean`). Both are refused. The source is ZooKeeper 3.9.5.
 
 use super::cel_list;
@@ -212,11 +212,11 @@ pub fn refusal(key: &str, value: &str) -> Option<String> {
     None
 }
 
-/// What the API server says of a value that is no number, or neither true nor false.
+/// The API server's message about a value that is not a number, or is neither true nor false.
 pub const SENTENCE: &str = "a value in config.additional is not of the kind that ZooKeeper reads for its key: \
                             a whole number, or true or false";
 
-/// The CEL rule that finds values that are no number, or neither true nor false. Bounds and the rarer
+/// The CEL rule that finds values that are not numbers, or are neither true nor false. Bounds and the rarer
 /// kinds are left to the operator.
 pub fn rule() -> String {
     let numbers: Vec<&str> = NUMBERS.iter().map(|n| n.key).collect();

@@ -142,7 +142,7 @@ impl Observers {
         }
     }
 
-    /// Looks at the observers and at what the status says of them.
+    /// Checks the observers, and what the status reports about them.
     pub(super) fn look(&mut self, sight: &Sight<'_>) -> Option<String> {
         let all = sight.pods.iter().filter(|pod| is_observer(pod));
         let all: Vec<&Object> = all.map(|pod| &**pod).collect();

@@ -109,7 +109,7 @@ fn canonical(kind: Kind, object: &Object, newest: Option<&str>) -> Value {
 }
 
 fn stateful_set(set: &mut Value) {
-    // With `OnDelete` the controller never counts a set as updated, and what it says of revisions is history.
+    // With `OnDelete` the controller never counts a set as updated, and the revisions in its status are out of date.
     let status = &set["status"];
     set["status"] =
         json!({ "replicas": status["replicas"], "readyReplicas": status["readyReplicas"] });

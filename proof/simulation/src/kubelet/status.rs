@@ -15,7 +15,7 @@ pub(super) fn other_containers(pod: &Object) -> Vec<String> {
     others.map(str::to_owned).collect()
 }
 
-/// Writes what is to be seen of a pod, if it is different from what was written last.
+/// Writes a pod's status, if it differs from what was written last.
 pub(super) fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool, beside: bool) {
     let ready = sandbox.ready && !lost && !beside;
     let same = |shown: &(Stage, bool, bool)| {

@@ -9,7 +9,7 @@ use super::{Later, Life};
 use crate::api_server::{Delete, Kind};
 use crate::cluster::{NAME, NAMESPACE};
 
-/// What the status says of a member that has one volume without the other.
+/// What the status asks for when a member has one volume without the other.
 const ASKS: &str = "delete both volume claims";
 
 impl Life {

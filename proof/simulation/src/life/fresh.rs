@@ -1,4 +1,5 @@
-//! The same manifest applied to an empty cluster: whatever happened, a life has to end in the same objects.
+//! The same manifest applied to an empty cluster: after all that happened, a life has to end in the
+//! same objects.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const QUIET: Duration = Duration::from_secs(6);
 const TOLD: usize = 6;
 
 impl Life {
-    /// Compares what there is at the end of this life with what the same manifest gives in an empty cluster,
+    /// Compares the objects at the end of this life with what the same manifest gives in an empty cluster,
     /// under the operator version that runs now. It takes the place of this life's cluster in virtual time.
     pub(super) async fn compare_with_fresh(&mut self) {
         let here = self.picture();

@@ -108,7 +108,7 @@ impl Life {
         }
     }
 
-    /// Whether the server in each voter's pod serves, but for the pod of this name.
+    /// Whether the server in each voter's pod serves, except the pod of this name.
     pub(super) fn voters_serve(&self, but: Option<&str>) -> bool {
         let pods = voters(&self.cluster.api.store());
         let machines = self.cluster.machines();

@@ -20,8 +20,8 @@ fn refuser(kind: &str) -> String {
     format!("policy.example/{kind}")
 }
 
-/// From now on every write of a kind is refused, but for those of kubelets and the scheduler, which are no
-/// writes of the object itself.
+/// From now on every write of a kind is refused, except those of kubelets and the scheduler, which do not
+/// write the object itself.
 pub(super) fn refuse(admission: &mut Admission, name: &str, answers: bool) {
     let kind = kind_of(name);
     admission.add_webhook(&refuser(name), move |review| {

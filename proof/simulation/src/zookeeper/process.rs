@@ -50,7 +50,7 @@ pub(super) enum Role {
     Leading(Leading),
 }
 
-/// What a server says of its state in a notification.
+/// The state of a server, as its notifications carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Looking,
