@@ -95,7 +95,7 @@ impl FilterFile {
                 }
             }
             Some(Err(error)) => {
-                warn!(file = path, %error, "this is no log filter; what is logged stays as it was");
+                warn!(file = path, %error, "the file is not a log filter; the filter in use stays");
             }
         }
     }

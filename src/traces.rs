@@ -246,7 +246,7 @@ impl HttpClient for Sender {
             && self.complaints.may_be_told(Instant::now())
         {
             let endpoint = &self.endpoint;
-            warn!(%endpoint, problem, "traces do not reach the collector and may be lost; this is told every ten minutes at most");
+            warn!(%endpoint, problem, "traces do not reach the collector and may be lost; this warning is logged every ten minutes at most");
         }
         result
     }

@@ -143,12 +143,12 @@ pub struct ZooKeeperEnsembleSpec {
     pub replicas: i32,
 
     /// Members that serve clients and never vote: more of them make reads faster and writes no
-    /// slower. Their number restarts nobody.
+    /// slower. A change of their number restarts no member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observers: Option<Observers>,
 
     /// The ZooKeeper version, which is also the tag of the official image. Default: 3.9.5. Releases
-    /// that may lose data are refused; those with other known flaws are told in the condition
+    /// that may lose data are refused; those with other known flaws are reported by the condition
     /// `VersionRecommended`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self.matches('^3[.](8|9)[.](0|[1-9][0-9]*)$')")

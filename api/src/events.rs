@@ -66,7 +66,7 @@ reasons! {
     InvalidSpec: "Correct the fields that the message names.",
     /// `LeaderElection`: somebody else leads, or the same one with another node.
     LeaderChanged: NOTHING,
-    /// `LeaderElection`, a warning: the leader is gone, and nobody leads yet.
+    /// `LeaderElection`, a warning: the leader is gone, and no candidate leads yet.
     LeaderLost: "If it lasts, see the candidates' logs.",
     /// `LeaderElection`, a warning: the mirror does not see the election any more.
     MirrorStale: "What the reason of the condition `Synced` says.",

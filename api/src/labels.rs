@@ -42,7 +42,7 @@ pub const ACCEPT_DATA_LOSS: &str = "zookeeper.bellwether.dev/accept-data-loss";
 
 /// Label on everything that an election is projected to, but pods: the uid of the `LeaderElection`.
 pub const ELECTION_UID: &str = "zookeeper.bellwether.dev/election-uid";
-/// Annotation on projected objects: the leader's fencing token in decimal; absent if nobody leads.
+/// Annotation on projected objects: the leader's fencing token in decimal; absent if no candidate leads.
 pub const FENCING_TOKEN: &str = "zookeeper.bellwether.dev/fencing-token";
 /// Label on every pod that carries a label of a projected election, so that such pods are found.
 pub const ROLE_LABELLED: &str = "zookeeper.bellwether.dev/role-labelled";

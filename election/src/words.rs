@@ -176,7 +176,7 @@ fn elected(
         let (reason, what) = if !reading.exists {
             let unfenced = match unfenced {
                 Some(last) => format!(
-                    " {} was active last: whoever comes to lead fences it first.",
+                    " {} was active last: the next leader fences it first.",
                     last.identity.text
                 ),
                 None => String::new(),

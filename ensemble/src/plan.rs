@@ -132,9 +132,9 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
     };
     if plan.objects.is_empty() {
         // Even without a plan the report contains the members that run.
-        let waiting = "what the status says to be put right";
+        let waiting = "the trouble in the status to be corrected";
         plan.report
-            .tell_all(observation, ensemble.id_offset, waiting);
+            .list_pods(observation, ensemble.id_offset, waiting);
     }
     let accepted = observation.bootstrap.as_ref();
     let accepted = accepted.and_then(|b| b.acceptance.clone());
@@ -155,8 +155,8 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
 /// the new ensemble would adopt them a moment before their deletion.
 fn wait_for_leftovers(observation: &Observation) -> Plan {
     let message = format!(
-        "Kubernetes deletes what a deleted ensemble of this name owned; nothing is changed until it is \
-         gone: {}.",
+        "Kubernetes still deletes objects of an earlier ensemble of this name ({}). Nothing is changed until \
+         they are gone.",
         observation.leftovers.join(", ")
     );
     let mut plan = Plan::nothing(Report::new(Phase::Starting, message));
@@ -192,7 +192,10 @@ fn plan_existing(
     let view = match View::new(rules, ensemble, observation, set) {
         Ok(view) => view,
         Err(unknown) => {
-            let message = format!("{unknown}. Nothing is restarted until this is understood.");
+            let message = format!(
+                "{unknown}. Nothing is restarted until this is understood. {}",
+                unknown.remedy()
+            );
             let trouble = Trouble {
                 reason: Reason::UnknownState,
                 message,

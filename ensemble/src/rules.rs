@@ -36,7 +36,7 @@ pub enum Rule {
     Patience,
     /// Where no restart keeps a majority and updated members cannot join, the roll continues.
     RollForward,
-    /// No restart while two members say that they lead.
+    /// No restart while two members report that they lead.
     OneLeader,
     /// A member restarts without regard to the majority only if it is known to take part in none.
     IdleIsKnown,

@@ -200,7 +200,7 @@ fn conditions(report: &Report, failure: Option<&str>) -> Vec<NewCondition> {
     };
     let failed = failure.map(|f| Trouble {
         reason: Reason::ApplyFailed,
-        message: format!("{f}. It is tried again."),
+        message: format!("{f}. The operator tries again, at growing intervals."),
     });
     let degraded = match Trouble::all(failed.into_iter().chain(report.troubles.iter().cloned())) {
         Some(t) => condition(ConditionType::Degraded, true, t.reason, &t.message),
@@ -254,7 +254,7 @@ pub fn refused(observation: &Observation, id_offset: u16, message: String) -> Re
         message,
     };
     let mut report = Report::of_trouble(Phase::Invalid, trouble);
-    report.tell_all(observation, id_offset, "the spec to be corrected");
+    report.list_pods(observation, id_offset, "the spec to be corrected");
     report
 }
 

@@ -68,7 +68,7 @@ pub(crate) fn not_yet_permitted() -> String {
 /// Reads server ids separated by commas; empty if there is no file.
 pub(crate) fn parse_list(bytes: Option<&[u8]>) -> Result<Vec<u64>, String> {
     let text = std::str::from_utf8(bytes.unwrap_or_default())
-        .map_err(|_| malformed("the list is no text"))?;
+        .map_err(|_| malformed("the list is not UTF-8"))?;
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }

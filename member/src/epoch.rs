@@ -8,15 +8,16 @@ use crate::identity::Identity;
 
 /// Reads this server's line of the recorded epochs, such as `2=7`.
 pub(crate) fn parse_recorded(server_id: u64, epochs: Option<&[u8]>) -> Result<Option<u64>, String> {
-    let text = std::str::from_utf8(epochs.unwrap_or_default())
-        .map_err(|_| "the recorded epochs are no text; the operator writes them anew".to_owned())?;
+    let text = std::str::from_utf8(epochs.unwrap_or_default()).map_err(|_| {
+        "the recorded epochs are not UTF-8; the operator writes them anew".to_owned()
+    })?;
     let own = text
         .lines()
         .filter_map(|line| line.split_once('='))
         .find(|(id, _)| id.trim().parse() == Ok(server_id));
     own.map(|(_, epoch)| {
         epoch.trim().parse().map_err(|_| {
-            format!("the recorded epoch {epoch:?} is no number; the operator writes it anew")
+            format!("the recorded epoch {epoch:?} is not a number; the operator writes it anew")
         })
     })
     .transpose()

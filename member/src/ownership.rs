@@ -144,8 +144,8 @@ pub(crate) fn check(identity: &Identity, found: &Found) -> Result<bool, String> 
         (None, _) => match &found.database {
             None => Ok(false),
             Some(file) => Err(format!(
-                "the volume holds a ZooKeeper database ({file}) but no mark of Bellwether, so nobody can \
-                 tell whose data it is; expected a volume of {identity}, or an empty one. If the data \
+                "the volume holds a ZooKeeper database ({file}) but no mark of Bellwether, so Bellwether \
+                 cannot tell whose data it is; expected a volume of {identity}, or an empty one. If the data \
                  is known to be that member's own, write {MARK} next to version-2 with the content \
                  {}. {}",
                 mark_of(identity).trim_end(),

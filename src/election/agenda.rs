@@ -1,4 +1,4 @@
-//! When which status is to be written.
+//! The order and times of status writes.
 
 use std::collections::BTreeSet;
 

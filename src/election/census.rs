@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_ANSWER: u64 = 8 * 1024 * 1024;
 
-/// What the members of one ensemble say of their clients. Copies share what is known.
+/// The members' reports about their clients. Copies share them.
 #[derive(Clone)]
 pub(super) struct Census {
     /// The DNS name that resolves to every member, and the port.

@@ -33,7 +33,7 @@ pub(super) async fn kept(
         if began.elapsed() > LONGEST_PAUSE {
             pause = first;
         }
-        error!(what, ?pause, "broke off and is run again");
+        error!(what, ?pause, "panicked and is started again");
         tell(pause).await;
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);

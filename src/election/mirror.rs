@@ -32,7 +32,7 @@ use super::session::Link;
 use super::sighting::Sighting;
 
 /// How long a lost connection is not reported: while an ensemble rolls, clients move to another member
-/// within this time, and the read that follows shows whatever was missed.
+/// within this time, and the read that follows shows what was missed.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// After this time everything is read again, although no watch fired.
@@ -77,7 +77,7 @@ pub(super) struct Mirror {
     pub(super) detected: Option<String>,
     /// The newest transaction that was reported, at first the one that the status reflects.
     pub(super) newest: i64,
-    /// What the members say of their clients, if Bellwether runs the ensemble.
+    /// The members' reports about their clients, if Bellwether runs the ensemble.
     pub(super) census: Option<Census>,
     /// When the leader was last read.
     pub(super) sighting: Sighting,

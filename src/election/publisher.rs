@@ -18,7 +18,7 @@ const WAITING: usize = 4096;
 /// How long an event waits for statuses at most: if statuses always wait, events are published slowly.
 const DEFERENCE: Duration = Duration::from_secs(1);
 
-/// How long one request may take, whatever the client would retry.
+/// How long one request may take, retries of the client included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The queue of events. They are published as long as a clone of it exists.

@@ -423,7 +423,7 @@ impl Reader {
         Ok(Some(self.acknowledgement))
     }
 
-    /// Reads and watches the node in which the leader registers itself, if there is to be one.
+    /// Reads and watches the node in which the leader registers itself, if the rules require one.
     async fn read_registration(
         &mut self,
         rules: &Rules,

@@ -165,7 +165,7 @@ impl Registry {
             return;
         }
         let Some(target) = Target::from_spec(&object.spec, &key.namespace) else {
-            warn!(election = %key, "neither ensembleRef nor connection is given, or both are");
+            warn!(election = %key, "neither ensembleRef nor connection is given, or both are; the election is not mirrored. Set exactly one.");
             return;
         };
         let (target, link, census) = self.session(target);

@@ -42,7 +42,7 @@ const SYNC_PATIENCE: Duration = Duration::from_secs(10);
 /// How often the Secrets of a session that is up are read again.
 const SECRETS_PERIOD: Duration = Duration::from_secs(60);
 
-/// Whether what a session is to be opened to exists.
+/// Whether the target of a session exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
     /// The ensembles were not listed yet.

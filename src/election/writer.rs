@@ -32,7 +32,7 @@ use crate::lease::Held;
 /// How many writes may be under way at the same time.
 const CONCURRENT_WRITES: usize = 8;
 
-/// How long one request to the API server may take, whatever the client would retry.
+/// How long one request to the API server may take, retries of the client included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a write did not happen.

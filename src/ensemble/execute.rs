@@ -165,7 +165,7 @@ impl World for Cluster<'_> {
 
     fn declined(&mut self, step: &Step, why: &str) {
         let (namespace, ensemble) = (&self.namespace, &self.name);
-        tracing::info!(%namespace, %ensemble, ?step, %why, "the step is planned anew, since something changed");
+        tracing::info!(%namespace, %ensemble, ?step, %why, "the step is not taken, because the facts changed; the next pass plans again");
     }
 
     async fn prune(&mut self, revision: &str) -> Result<(), Error> {

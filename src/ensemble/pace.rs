@@ -52,7 +52,7 @@ struct Seen {
 /// A pass that failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failed {
-    /// What the status says of it.
+    /// The status text about the failure.
     pub failure: Option<String>,
     /// When to try again, while nothing changes.
     until: Instant,

@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// The longest answer that is read; a report has about 200 bytes.
 const MAX_ANSWER: u64 = 16 * 1024;
 
-/// What the member at `address` says of its volumes; `None` when it does not answer, or does not know
+/// The volume report of the member at `address`; `None` when it does not answer, or does not know
 /// the question because an earlier operator version made the pod.
 pub(crate) async fn ask(address: IpAddr) -> Option<VolumeReport> {
     let answer = async {

@@ -73,8 +73,8 @@ pub(crate) fn metrics(text: &str) -> Result<String> {
          says how to collect them. `namespace` and `name` are those of the ensemble, so scrape with `honor_labels: true`. Series of an \
          ensemble that is deleted go away. Elections have no series of their own, since there may be ten thousand of them: they are \
          counted together.\n\n\
-         Only the pod that holds the operator's lease acts, and tells of ensembles; every pod mirrors elections. Take the `max` over the \
-         pods of a gauge, and the `sum` of a counter's rate. What ZooKeeper's servers say of themselves is in \
+         Only the pod that holds the operator's lease acts and has the series of ensembles; every pod mirrors elections. Take the `max` \
+         over the pods of a gauge, and the `sum` of a counter's rate. What ZooKeeper's servers report about themselves is in \
          [monitoring.md](monitoring.md#zookeepers-own-metrics).\n\n\
          | metric | type | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );

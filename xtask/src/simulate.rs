@@ -22,7 +22,7 @@ pub(crate) enum Lives {
 /// How to simulate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// What the simulator is told; `--help` shows it
+    /// The simulator's own arguments; `--help` shows them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -62,7 +62,7 @@ pub struct Dialect {
     /// The absolute path of the znode where the leader registers itself, where that and not the
     /// head of the queue decides who leads.
     ///
-    /// While nothing is registered nobody leads: the head of the queue is the next leader, and
+    /// While nothing is registered, no candidate leads: the head of the queue is the next leader, and
     /// `LeaderElected` is False with the reason `AwaitingRegistration`. `Solr` needs no
     /// `leaderPath` where `path` ends in `/overseer_elect/election` or in
     /// `/leader_elect/SHARD/election`, since Solr registers leaders in a fixed place then.
@@ -136,13 +136,13 @@ pub struct JsonOptions {
     pub pointers: Vec<String>,
 
     /// A JSON pointer to a value that tells whether the owner of the node leads, for example
-    /// `/active`. If that is absent, null or false, nobody leads.
+    /// `/active`. If that is absent, null or false, no candidate leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), regex(pattern = r"^(/([^/~]|~[01])*)+$"))]
     pub active: Option<String>,
 
     /// A JSON pointer to the time until which the owner of the node leads, for example `/end` of
-    /// kazoo's `NonBlockingLease`. From then on nobody leads, by the operator's clock, although the
+    /// kazoo's `NonBlockingLease`. From then on no candidate leads, by the operator's clock, although the
     /// node exists; nor does anybody if there is no such time in the data. As in RFC 3339; without an
     /// offset it is UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]

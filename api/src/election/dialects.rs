@@ -74,7 +74,7 @@ dialects! {
     /// until the spec changes, and the condition `DialectDetected` says what that is.
     Auto = Definition::Detected;
 
-    /// Every client creates the same ephemeral node; whoever succeeds leads, the others wait for it
+    /// Every client creates the same ephemeral node; the one that succeeds leads, the others wait for it
     /// to go. `path` is that node and its data is the leader's identity. Also Patroni.
     // Patroni, patroni/dcs/zookeeper.py: the data is the name of the member.
     #[default]

@@ -66,7 +66,7 @@ impl Reason {
                 "Find the orphan by its session in `status.candidates`, and restart that client or delete the node."
             }
             Self::OrderAnomaly => "Look for clients that write sequence numbers of their own.",
-            Self::SequenceOverflow => "Delete the parent while nobody leads.",
+            Self::SequenceOverflow => "Delete the parent while no candidate leads.",
             Self::Unreadable => "Grant READ on the candidates' nodes.",
             Self::NotDetected | Self::Ambiguous => "Name the dialect in `spec.dialect.type`.",
             Self::NoLeader => "Nothing; see the condition `LeaderElected`.",

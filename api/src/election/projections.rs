@@ -41,7 +41,7 @@ impl Projections {
 /// A `coordination.k8s.io/v1` Lease.
 ///
 /// It is renewed while the mirror sees the election and somebody leads, so it expires by itself when
-/// the mirror is blind or the operator is gone. Nobody may contend for it.
+/// the mirror is blind or the operator is gone. No client may contend for it.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaseProjection {

@@ -109,7 +109,7 @@ vocabulary! {
 
         /// `LeaderBound`: one pod fits.
         Bound,
-        /// `LeaderBound`: nobody leads.
+        /// `LeaderBound`: no candidate leads.
         NoLeader,
         /// `LeaderBound`: no pod fits.
         PodNotFound,
@@ -136,7 +136,7 @@ impl Reason {
     /// What happens next, as a sentence to put after what is the case.
     pub fn outlook(self) -> &'static str {
         match self {
-            Self::Current => "Every change of it is told here.",
+            Self::Current => "The status shows every change.",
             Self::NotProjected => "The condition Projected says why, and what happens next.",
             Self::Watching => "Every change wakes the mirror.",
             Self::EnsembleNotFound => "The mirror starts when the ensemble is created.",
@@ -198,7 +198,7 @@ impl Reason {
                  and create this object."
             }
             Self::NonEphemeral => {
-                "When its creator dies nobody else can lead until someone deletes the node."
+                "When its creator dies, no other client can lead until someone deletes the node."
             }
             Self::DuplicateCandidate => {
                 "One of them may be an orphan of a create whose reply was lost; the election hangs \
@@ -209,8 +209,8 @@ impl Reason {
                  sequence numbers deserve a look."
             }
             Self::SequenceOverflow => {
-                "After 2147483647 order is no longer certain: delete the parent while nobody \
-                 leads, and the numbers start again at 0."
+                "After 2147483647 order is no longer certain: delete the parent while no \
+                 candidate leads, and the numbers start again at 0."
             }
             Self::Unreadable => {
                 "Such candidates are shown by the names of their nodes, and a leader among them has \
@@ -223,7 +223,7 @@ impl Reason {
             }
             Self::Ambiguous => "Name the dialect in spec.dialect.",
             Self::Bound => "If the leader changes, so does the pod.",
-            Self::NoLeader => "It is looked for when somebody leads.",
+            Self::NoLeader => "It is looked for when there is a leader.",
             Self::PodNotFound => {
                 "Every change of a pod is looked at; if there should be one now, say with spec.podBinding.identityPattern how the identity names its pod."
             }

@@ -31,7 +31,7 @@ pub struct LeaderElectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leader: Option<Leader>,
 
-    /// Who led before: the leader before the present one, or the last one if nobody leads.
+    /// Who led before: the leader before the present one, or the last one if no candidate leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous_leader: Option<PreviousLeader>,
 
@@ -57,7 +57,7 @@ pub struct LeaderElectionStatus {
     pub unmatched_children: i32,
 
     /// The one that was active last by Hadoop's breadcrumb, a znode that outlives sessions. It is the
-    /// leader as a rule. Where it is somebody else, whoever holds the lock has to fence it first, and
+    /// leader as a rule. Where it is somebody else, the holder of the lock has to fence it first, and
     /// leads only then. Absent after a clean exit, and in other dialects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_active: Option<LastActive>,

@@ -15,7 +15,7 @@ impl Reason {
                 NOTHING,
             ),
             Self::NoQuorum => Guidance::new(
-                "It restarts nobody that might still serve, and begins no step of a size change. The members elect a leader by themselves when a majority of them is back.",
+                "It restarts no member that might still serve, and begins no step of a size change. The members elect a leader by themselves when a majority of them is back.",
                 "Right after creation, or for a second in a change of the leader: wait. Otherwise find out why the members that the message of `Ready` names are away. Delete no volumes.",
             )
             .more("quorum-is-lost"),
@@ -73,7 +73,7 @@ impl Reason {
                 "The message names what runs and was not made by this operator, or was changed by hand: put it back, or remove it.",
             ),
             Self::TwoLeaders => Guidance::new(
-                "It restarts nobody. A leader that was replaced notices within seconds.",
+                "It restarts no member. A leader that was replaced notices within seconds.",
                 "If it lasts, decide whose writes are kept, and give the others' members empty disks.",
             )
             .more("two-members-lead"),

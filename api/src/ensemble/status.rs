@@ -27,7 +27,7 @@ pub struct ZooKeeperEnsembleStatus {
     /// How many voters serve.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Serving voters of those that there are to be at this point of a change, such as `3/3`.
+    /// Serving voters of those wanted at this point of a change, such as `3/3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
     /// The label selector of the voters' pods; for the scale subresource.

@@ -98,7 +98,7 @@ fn bound(subject: &Subject, binding: Option<&Result<Binding, Failure>>) -> NewCo
         ),
         Some(Ok(Binding::Younger(pod))) => {
             let what = format!(
-                "{identity} fits the pod {pod}, but what runs there now started after the leader's node was made, so it does not lead. Its pod is known again when somebody leads that runs."
+                "{identity} fits the pod {pod}, but what runs there now started after the leader's node was made, so it does not lead. The pod is known again when a candidate leads whose pod runs."
             );
             say(ConditionStatus::False, Reason::PodNotFound, &what)
         }

@@ -149,7 +149,7 @@ fn cannot_shrink(field: &str, larger: &[String], wanted: u64) -> Option<Trouble>
         reason: Reason::VolumeCannotShrink,
         message: format!(
             "{field} is {}, less than {} have. No volume can shrink: they stay as they are; \
-             ask for their size.",
+             set it to their size.",
             words(wanted),
             larger.join(", ")
         ),

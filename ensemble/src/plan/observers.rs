@@ -215,7 +215,7 @@ impl ObserverPlan<'_> {
                 roll.waiting = Some(on.clone());
             }
             Choice::Blocked(trouble) if !voters_first && roll.step.is_some() => {
-                roll.hold(&trouble.message);
+                roll.hold(&trouble.awaited());
                 roll.trouble.get_or_insert_with(|| trouble.clone());
             }
             _ => {}
@@ -306,8 +306,9 @@ impl ObserverPlan<'_> {
         (view.leader.is_some()).then(|| Trouble {
             reason: Reason::MemberDown,
             message: format!(
-                "observer {} does not serve. The voters do not need it; clients that read from \
-                 it do.",
+                "Observer {} does not serve. The voters do not need it, and a change waits for it for \
+                 a few minutes at most. Clients that read from it do need it: see its pod's events and \
+                 log.",
                 late.name
             ),
         })
@@ -348,7 +349,7 @@ fn failing(pod: &PodObservation) -> Option<Trouble> {
     Some(Trouble {
         reason: Reason::PodFailing,
         message: format!(
-            "observer {} cannot run: {reason}{said}. No voter is restarted until it runs; correct \
+            "Observer {} cannot run: {reason}{said}. No voter is restarted until it runs; correct \
              or revert the spec, or ask for fewer observers",
             pod.name
         ),

@@ -352,7 +352,7 @@ fn failing(member: &Member<'_>) -> Option<Trouble> {
         PodState::Failing { reason, message } => Some(Trouble {
             reason: Reason::PodFailing,
             message: format!(
-                "pod {} cannot run: {reason}{}. No further member is restarted until it runs; \
+                "Pod {} cannot run: {reason}{}. No further member is restarted until it runs; \
                  correct or revert the spec",
                 member.pod.name,
                 if message.is_empty() {
@@ -394,7 +394,7 @@ fn verdict(view: &View<'_>, member: &Member<'_>, choice: &Choice) -> Verdict {
             }
             Choice::Restart(id, ..) => WaitingOn::Turn(pod_of(view, *id)),
             Choice::Wait(waiting) => waiting.clone(),
-            Choice::Blocked(trouble) => WaitingOn::Other(trouble.message.clone()),
+            Choice::Blocked(trouble) => WaitingOn::Other(trouble.awaited()),
             Choice::Nothing => WaitingOn::Leader,
         });
     }

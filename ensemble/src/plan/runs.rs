@@ -6,8 +6,8 @@ use crate::ids::ServerId;
 use crate::observation::Observation;
 
 impl Report {
-    /// Reports every pod; all of them wait for `waiting`.
-    pub fn tell_all(&mut self, observation: &Observation, id_offset: u16, waiting: &str) {
+    /// Lists every pod; all of them wait for `waiting`.
+    pub fn list_pods(&mut self, observation: &Observation, id_offset: u16, waiting: &str) {
         let waits = || Verdict::Waiting(WaitingOn::Other(waiting.to_owned()));
         let members = observation.pods.iter().map(|pod| {
             let id = ServerId::of_ordinal(pod.ordinal, id_offset);

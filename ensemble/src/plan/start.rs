@@ -200,7 +200,7 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     for pod in &observation.pods {
         let Some(revision) = &pod.revision else {
             let message = format!(
-                "pod {} does not say which servers vote under its configuration. No StatefulSet is \
+                "Pod {} does not say which servers vote under its configuration. No StatefulSet is \
                  created until this is understood or the pod is deleted.",
                 pod.name
             );
@@ -221,8 +221,8 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         return Start::Refuse(Trouble {
             reason: Reason::UnknownState,
             message: format!(
-                "the pods run the server lists {}, of which two leaders could come. No StatefulSet \
-                 is created until this is understood or the pods are deleted.",
+                "The pods run the server lists {}, under which two leaders could commit. No \
+                 StatefulSet is created until this is understood or the pods are deleted.",
                 lists.join(" and ")
             ),
         });
@@ -271,7 +271,7 @@ fn unrecorded(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     Start::Refuse(Trouble {
         reason: Reason::VolumesLeftOver,
         message: format!(
-            "volume claims of an earlier ensemble exist ({}), do not say which members it had, and \
+            "Volume claims of an earlier ensemble exist ({}), do not say which members it had, and \
              do not match {} members. {take_up} to start empty; nothing is created until then.",
             names.join(", "),
             ensemble.size,
@@ -292,7 +292,7 @@ fn logs_left_over(observation: &Observation) -> Trouble {
     Trouble {
         reason: Reason::VolumesLeftOver,
         message: format!(
-            "volumes with transaction logs of an earlier ensemble exist ({}), and {what}; nothing is \
+            "Volumes with transaction logs of an earlier ensemble exist ({}), and {what}; nothing is \
              created until then.",
             names.join(", ")
         ),
@@ -322,7 +322,7 @@ fn lost(
         format!("only {{{intact}}} of them has")
     };
     format!(
-        "the last members that are known to have served are {{{voters}}}, and {left} a volume: {} \
+        "The last members that are known to have served are {{{voters}}}, and {left} a volume: {} \
          are gone, and with them writes may be lost that no other member has. Nothing is created \
          until a majority is there: restore these volume claims, or delete all claims of the \
          ensemble to start empty.",

@@ -174,23 +174,23 @@ fn nothing_is_planned_where_the_state_is_not_understood_and_what_runs_is_told() 
             },
         ),
         (
-            "the StatefulSet does not say which servers vote under its pod template. Nothing is restarted \
-             until this is understood.",
+            "The StatefulSet does not say which servers vote under its pod template. Nothing is restarted \
+             until this is understood. Put the annotations of the StatefulSet's pod template back.",
             |r| r.set().template = None,
         ),
         (
-            "pod zk-0 does not say which servers vote under its configuration. Nothing is restarted until \
-             this is understood.",
+            "Pod zk-0 does not say which servers vote under its configuration. Nothing is restarted until \
+             this is understood. Put the pod's annotations back, or delete that pod.",
             |r| r.voter(0).revision = None,
         ),
         (
-            "server 1 judges quorums by {1,2,3}, but its pod zk-0 says {1,2}. Nothing is restarted until \
-             this is understood.",
+            "Server 1 judges quorums by {1,2,3}, but its pod zk-0 says {1,2}. Nothing is restarted until \
+             this is understood. Put the pod's annotation back, or delete that pod.",
             |r| r.voter(0).revision.as_mut().unwrap().voters = first(2),
         ),
         (
-            "Kubernetes deletes what a deleted ensemble of this name owned; nothing is changed until it is \
-             gone: Pod zk-0, Pod zk-1.",
+            "Kubernetes still deletes objects of an earlier ensemble of this name (Pod zk-0, Pod zk-1). \
+             Nothing is changed until they are gone.",
             |r| r.observation.leftovers = ["Pod zk-0", "Pod zk-1"].map(str::to_owned).into(),
         ),
     ];
@@ -206,7 +206,7 @@ fn nothing_is_planned_where_the_state_is_not_understood_and_what_runs_is_told() 
         assert_eq!(observers, [ServerId(101), ServerId(102)]);
         assert_eq!(plan.report.observers_wanted, 2);
         assert_eq!(plan.report.availability(), Availability::Serving);
-        let waits = "zk-0: Waiting for what the status says to be put right";
+        let waits = "zk-0: Waiting for the trouble in the status to be corrected";
         assert_eq!(running.verdicts()[0], waits);
     }
 }

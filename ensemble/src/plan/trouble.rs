@@ -19,6 +19,11 @@ pub struct Trouble {
 }
 
 impl Trouble {
+    /// What members wait for until a person has corrected it.
+    pub fn awaited(&self) -> String {
+        format!("a correction: {}", self.message)
+    }
+
     /// All troubles as one, the gravest first: it gives the reason, and the message contains all of them.
     pub fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
         troubles.into_iter().reduce(|graver, less| {
@@ -54,7 +59,8 @@ pub(crate) fn unreachable(view: &View<'_>) -> Option<Trouble> {
         message: format!(
             "The operator cannot ask the servers of {} at port {CLIENT_PORT}, and Kubernetes counts them as \
              ready. A NetworkPolicy or a service mesh may keep the operator from them: let its pods reach the \
-             ports {CLIENT_PORT} and {PROBE_PORT} of these. Until then nothing is decided on what they do.",
+             ports {CLIENT_PORT} and {PROBE_PORT} of these. Until then the operator restarts none of \
+             them and begins no step of a size change.",
             unasked.join(", ")
         ),
     })

@@ -34,13 +34,13 @@ fn joining_time(ensemble: &ValidEnsemble) -> SignedDuration {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unknown {
     /// The StatefulSet was not made by the operator, or lost its annotations.
-    #[error("the StatefulSet does not say which servers vote under its pod template")]
+    #[error("The StatefulSet does not say which servers vote under its pod template")]
     Template,
     /// A pod lost its annotations.
-    #[error("pod {0} does not say which servers vote under its configuration")]
+    #[error("Pod {0} does not say which servers vote under its configuration")]
     Pod(String),
     /// A server judges by another list than its pod says.
-    #[error("server {id} judges quorums by {{{reports}}}, but its pod {pod} says {{{says}}}")]
+    #[error("Server {id} judges quorums by {{{reports}}}, but its pod {pod} says {{{says}}}")]
     Voters {
         /// The server.
         id: ServerId,
@@ -51,6 +51,17 @@ pub enum Unknown {
         /// The voters by the pod's annotation.
         says: Voters,
     },
+}
+
+impl Unknown {
+    /// What a person does about it.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Self::Template => "Put the annotations of the StatefulSet's pod template back.",
+            Self::Pod(_) => "Put the pod's annotations back, or delete that pod.",
+            Self::Voters { .. } => "Put the pod's annotation back, or delete that pod.",
+        }
+    }
 }
 
 /// A member: a pod with its server id and revision.

@@ -196,7 +196,7 @@ fn disagreement(
     };
     if let Some(list) = lists.iter().find(|v| foreign(v)) {
         return Some(format!(
-            "the volume claims are of an ensemble of the servers {{{list}}}, and with idOffset \
+            "The volume claims are of an ensemble of the servers {{{list}}}, and with idOffset \
              {offset} the servers would be others"
         ));
     }
@@ -219,7 +219,7 @@ fn disagreement(
         })
         .collect();
     Some(format!(
-        "the volume claims are of different times: they name the servers {}",
+        "The volume claims are of different times: they name the servers {}",
         each.join(" and ")
     ))
 }

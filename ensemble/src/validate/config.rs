@@ -26,47 +26,38 @@ pub(super) fn options(options: &[String], problems: &mut Problems) {
 
 /// Checks the settings of `zoo.cfg` and puts the defaults in place.
 pub(super) fn check(config: &Config, problems: &mut Problems) -> BTreeMap<String, String> {
+    // Every field is named, so that a new one does not compile before it is checked and handed on.
+    let Config {
+        tick_time,
+        init_limit,
+        sync_limit,
+        min_session_timeout,
+        max_session_timeout,
+        max_client_cnxns,
+        snap_count,
+        pre_alloc_size,
+        autopurge_snap_retain_count: snap_retain_count,
+        autopurge_purge_interval: purge_interval,
+        additional,
+    } = config;
+    let (min_timeout, max_timeout) = (*min_session_timeout, *max_session_timeout);
     let typed = [
-        ("tickTime", config.tick_time, Some(2000), 100, 60_000),
-        ("initLimit", config.init_limit, Some(10), 1, 1000),
-        ("syncLimit", config.sync_limit, Some(5), 1, 1000),
-        (
-            "minSessionTimeout",
-            config.min_session_timeout,
-            None,
-            1,
-            3_600_000,
-        ),
-        (
-            "maxSessionTimeout",
-            config.max_session_timeout,
-            None,
-            1,
-            3_600_000,
-        ),
-        (
-            "maxClientCnxns",
-            config.max_client_cnxns,
-            Some(60),
-            0,
-            100_000,
-        ),
-        ("snapCount", config.snap_count, None, 2, 100_000_000),
-        ("preAllocSize", config.pre_alloc_size, None, 64, 4_194_304),
+        ("tickTime", *tick_time, Some(2000), 100, 60_000),
+        ("initLimit", *init_limit, Some(10), 1, 1000),
+        ("syncLimit", *sync_limit, Some(5), 1, 1000),
+        ("minSessionTimeout", min_timeout, None, 1, 3_600_000),
+        ("maxSessionTimeout", max_timeout, None, 1, 3_600_000),
+        ("maxClientCnxns", *max_client_cnxns, Some(60), 0, 100_000),
+        ("snapCount", *snap_count, None, 2, 100_000_000),
+        ("preAllocSize", *pre_alloc_size, None, 64, 4_194_304),
         (
             "autopurge.snapRetainCount",
-            config.autopurge_snap_retain_count,
+            *snap_retain_count,
             Some(3),
             3,
             1000,
         ),
-        (
-            "autopurge.purgeInterval",
-            config.autopurge_purge_interval,
-            Some(1),
-            1,
-            8760,
-        ),
+        ("autopurge.purgeInterval", *purge_interval, Some(1), 1, 8760),
     ];
     // A server that dials the address of a member that is being restarted waits for this long, and
     // takes no vote from it meanwhile; ZooKeeper's own 5 s would be most of the interruption.
@@ -78,13 +69,13 @@ pub(super) fn check(config: &Config, problems: &mut Problems) -> BTreeMap<String
         }
     }
     // `QuorumPeerConfig.parseProperties` rejects a minimum above the maximum: the server does not start.
-    let tick = config.tick_time.unwrap_or(2000);
-    let min = config.min_session_timeout;
-    let max = config.max_session_timeout;
-    if min.unwrap_or(tick.saturating_mul(2)) > max.unwrap_or(tick.saturating_mul(20)) {
+    let tick = tick_time.unwrap_or(2000);
+    let min = min_timeout.unwrap_or(tick.saturating_mul(2));
+    let max = max_timeout.unwrap_or(tick.saturating_mul(20));
+    if min > max {
         problems.add("spec.config", SESSION_TIMEOUTS);
     }
-    for (key, value) in &config.additional {
+    for (key, value) in additional {
         let field = format!("spec.config.additional[{key}]");
         match settings::classify(key) {
             KeyKind::Known => {

@@ -156,8 +156,9 @@ fn an_observer_that_does_not_serve_in_time_is_trouble_for_its_clients() {
         }
         running.report().trouble().map(|t| (t.reason, t.message))
     };
-    let message = "observer zk-observer-1 does not serve. The voters do not need it; clients that read from \
-                   it do.";
+    let message = "Observer zk-observer-1 does not serve. The voters do not need it, and a change waits for it \
+                   for a few minutes at most. Clients that read from it do need it: see its pod's events and \
+                   log.";
     assert_eq!(
         trouble(60, false, true),
         Some((Reason::MemberDown, message.to_owned()))
@@ -173,7 +174,7 @@ fn an_observer_that_does_not_serve_in_time_is_trouble_for_its_clients() {
         fails(running.observer(1), said);
         let trouble = running.report().trouble().unwrap();
         assert_eq!(trouble.reason, Reason::PodFailing);
-        let start = format!("observer zk-observer-1 cannot run: {words} voter is restarted until");
+        let start = format!("Observer zk-observer-1 cannot run: {words} voter is restarted until");
         assert!(trouble.message.starts_with(&start), "{}", trouble.message);
     }
 }

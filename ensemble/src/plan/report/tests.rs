@@ -283,7 +283,7 @@ fn no_trouble_hides_another() {
     for words in [
         "Pod zk-0",
         "zk-1 does not answer",
-        "observer zk-observer-0",
+        "Observer zk-observer-0",
         "exceeded quota",
     ] {
         assert!(said.contains(words), "{said}");

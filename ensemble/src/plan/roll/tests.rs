@@ -103,7 +103,7 @@ fn the_roll_waits_for_what_is_under_way_or_unknown() {
             update(r.voter(1));
             away(r.voter(1), 10);
         }),
-        ("one leader; two members say that they lead", |r| {
+        ("one leader; two members report that they lead", |r| {
             serves(r.voter(0), MemberRole::Leader, 1);
         }),
         ("zk-1 to join the leader", |r| {
@@ -120,7 +120,7 @@ fn the_roll_waits_for_what_is_under_way_or_unknown() {
         ("a leader to be elected", |r| {
             serves(r.voter(2), MemberRole::Follower, 1)
         }),
-        ("zk-1 to answer; nothing is known of its server", |r| {
+        ("zk-1 to answer; the operator does not know its role", |r| {
             silent(r.voter(1), 5)
         }),
     ];
@@ -187,7 +187,10 @@ fn a_restart_keeps_a_majority_of_those_that_serve() {
     for ordinal in [0, 2, 3, 4] {
         update(running.voter(ordinal));
     }
-    waits(&running, "zk-1 to answer; nothing is known of its server");
+    waits(
+        &running,
+        "zk-1 to answer; the operator does not know its role",
+    );
 }
 
 #[test]
@@ -195,7 +198,10 @@ fn a_member_that_has_not_been_ready_for_long_counts_as_lost() {
     let mut running = Running::new(5, 0).outdated();
     away(running.voter(1), 10_000);
     running.voter(1).unready_since = Some(ago(59));
-    waits(&running, "zk-1 to answer; nothing is known of its server");
+    waits(
+        &running,
+        "zk-1 to answer; the operator does not know its role",
+    );
     running.voter(1).unready_since = Some(ago(60));
     assert_eq!(running.restarts().as_deref(), Some("zk-0"));
 }
@@ -213,7 +219,7 @@ fn an_updated_member_that_cannot_run_stops_the_roll() {
         assert_eq!(plan.step, None);
         let trouble = plan.report.trouble().unwrap();
         let message = format!(
-            "pod zk-0 cannot run: {words}. No further member is restarted until it runs; correct or \
+            "Pod zk-0 cannot run: {words}. No further member is restarted until it runs; correct or \
              revert the spec"
         );
         assert_eq!(
@@ -222,8 +228,8 @@ fn an_updated_member_that_cannot_run_stops_the_roll() {
         );
         let verdicts = [
             "zk-0: Waiting for its pod to run: CrashLoopBackOff".to_owned(),
-            format!("zk-1: Waiting for {message}"),
-            format!("zk-2: Waiting for {message}"),
+            format!("zk-1: Waiting for a correction: {message}"),
+            format!("zk-2: Waiting for a correction: {message}"),
         ];
         assert_eq!(running.verdicts(), verdicts);
     }

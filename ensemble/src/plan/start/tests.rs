@@ -210,13 +210,12 @@ fn pods_are_not_adopted_whose_lists_are_unknown_or_must_not_live_together() {
     let (ensemble, mut observation) = outlived(None);
     observation.pods[0].revision = list(&ensemble, 5);
     let message = starts(&ensemble, &observation);
-    let lists =
-        "the pods run the server lists {1,2,3} and {1,2,3,4,5}, of which two leaders could come";
+    let lists = "The pods run the server lists {1,2,3} and {1,2,3,4,5}, under which two leaders could commit";
     assert!(message.starts_with(lists), "{message}");
     observation.pods[0].revision = None;
     let message = starts(&ensemble, &observation);
     assert!(
-        message.starts_with("pod zk-0 does not say which servers vote"),
+        message.starts_with("Pod zk-0 does not say which servers vote"),
         "{message}"
     );
 }
@@ -312,7 +311,7 @@ fn what_is_lost_is_named_with_what_is_left() {
             ..Default::default()
         };
         let message = starts(&ensemble, &observation);
-        let start = "the last members that are known to have served are {1,2,3}, and ";
+        let start = "The last members that are known to have served are {1,2,3}, and ";
         assert!(message.starts_with(&format!("{start}{words}")), "{message}");
     }
 }
