@@ -5,10 +5,10 @@
 //!                                          |                                           | Link
 //!                                          +--one task for each election--> mirror <---+
 //!                                                                             | Sight
-//!                                 API server <--status, events-- writer <-----+
-//!                                                                  | status ^
-//!                                                                  v        | what became of it
-//!                 API server <--Lease, Service, labels of pods-- projector--+
+//!                                      API server <--status, events-- writer with statuses
+//!                                                                       | status ^
+//!                                                                       v        | what became of it
+//!                      API server <--Lease, Service, labels of pods-- projector--+
 //! ```
 //!
 //! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
@@ -21,11 +21,12 @@
 //!   only for as long as that may be believed.
 //! * [`kept`] restarts a mirror or a session that panicked.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
-//! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each
-//!   write, and writes only what differs.
+//! * [`statuses`] keeps what is known of every election, and decides which status is to be written when.
+//! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each write.
 //! * [`publisher`] sends the events, one at a time, after the statuses.
-//! * [`projector`] does the same for what elections are projected to. It receives each status before the
-//!   writer has written it.
+//! * [`projector`] writes what elections are projected to. It receives each status before the writer has
+//!   written it.
+//! * [`messages`] are what these parts send each other.
 //!
 //! The pure crate `bellwether_election` decides what is seen and what the status reports. Nothing polls: a
 //! quiet election costs one read every five minutes and no write at all. If the election has a Lease or a
@@ -36,6 +37,7 @@ mod census;
 mod credentials;
 mod events;
 mod kept;
+mod messages;
 mod metrics;
 mod mirror;
 mod noticed;
@@ -48,6 +50,7 @@ mod registry;
 mod relay;
 mod session;
 mod sighting;
+mod statuses;
 mod target;
 mod writer;
 

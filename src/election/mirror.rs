@@ -24,12 +24,12 @@ use zookeeper_client::Client;
 use super::Key;
 use super::census::Census;
 use super::kept::{PAUSE, kept};
+use super::messages::{Seen, WriterInput};
 use super::metrics::{Counted, Metrics, Outcome};
 use super::noticed::Noticed;
 use super::read::{Confirmed, Confirmer, MAX_CHILDREN, ReadError, Reader};
 use super::session::Link;
 use super::sighting::Sighting;
-use super::writer::{Seen, WriterInput};
 
 /// How long a lost connection is not reported: while an ensemble rolls, clients move to another member
 /// within this time, and the read that follows shows whatever was missed.

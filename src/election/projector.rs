@@ -35,10 +35,11 @@ use self::job::{Job, JobResult, Objects};
 use self::pod_watches::PodWatches;
 use self::requests::ProjectionClient;
 use self::store::ProjectionStore;
+use super::messages::{ElectionUpdate, WriterInput};
 use super::metrics::Metrics;
 use super::registry::Task;
 use super::sighting::Sighting;
-use super::writer::{ElectionUpdate, WriterInput, key_of};
+use super::statuses::key_of;
 use super::{Key, Scope};
 
 /// How many elections may be worked on at the same time.

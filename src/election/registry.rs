@@ -13,12 +13,13 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::census::Census;
+use super::messages::WriterInput;
 use super::metrics::Metrics;
 use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
 use super::sighting::Sighting;
+use super::statuses::{key_of, slim};
 use super::target::Target;
-use super::writer::{WriterInput, key_of, slim};
 use super::{Key, Scope};
 use crate::scoped::api;
 

@@ -13,10 +13,10 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::super::Key;
+use super::super::messages::Projected;
 use super::super::noticed::Noticed;
 use super::super::pace::Pace;
 use super::super::sighting::Sighting;
-use super::super::writer::Projected;
 use super::job::Objects;
 use super::pod_watches::{PodSelection, PodWatches};
 

@@ -6,12 +6,16 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{Method, StatusCode, Uri};
-use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
-use bellwether_election::{NodeStat, Rules, Snapshot, read_election};
+use bellwether_api::{LeaderElectionSpec, LeaderElectionStatus};
+use bellwether_election::{NodeStat, Rules, Sight, Snapshot, read_election};
 use serde_json::{Value, json};
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use super::super::messages::Seen;
+use super::super::noticed::Noticed;
+use super::super::sighting::Sighting;
+use super::super::statuses::key_of;
 use super::*;
 use crate::lease::Holder;
 use crate::traces::tests::{ALONE, Kept};

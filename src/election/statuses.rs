@@ -1,0 +1,262 @@
+//! What is known of every election, and which status is to be written when.
+//!
+//! Mirrors report what they see, and the last report for each object counts. The status is computed from it
+//! and from what the object says, and is to be written only if it differs. Nothing here does I/O: the writer
+//! carries out what is decided here.
+
+mod entry;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether_api::{LeaderElection, LeaderElectionStatus};
+use bellwether_election::is_leader_change;
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use self::entry::{Entry, is_newer};
+use super::Key;
+use super::agenda::{Agenda, Due};
+use super::messages::{ElectionUpdate, WriterInput};
+use super::metrics::Metrics;
+use super::noticed::Noticed;
+
+/// How long to wait after a write failed, times the number of failures in a row, up to a limit.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+const MAX_FAILURE_PAUSE: Duration = Duration::from_secs(30);
+
+/// A status that is to be written now.
+pub(super) struct Write {
+    pub(super) key: Key,
+    /// The object that the status was computed from.
+    pub(super) object: Arc<LeaderElection>,
+    pub(super) status: LeaderElectionStatus,
+    /// Whether it shows another leader.
+    pub(super) urgent: bool,
+    /// When the first event came that it shows.
+    pub(super) noticed: Option<Noticed>,
+}
+
+/// The statuses of all elections.
+pub(super) struct Statuses {
+    entries: HashMap<Key, Box<Entry>>,
+    /// The entries that have something to write.
+    agenda: Agenda,
+    /// What the projector has to be sent.
+    updates: Vec<ElectionUpdate>,
+    metrics: Metrics,
+}
+
+impl Statuses {
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self {
+            entries: HashMap::new(),
+            agenda: Agenda::default(),
+            updates: Vec::new(),
+            metrics,
+        }
+    }
+
+    /// Takes in what another part of the mirror reports.
+    pub(super) fn take(&mut self, input: WriterInput) {
+        match input {
+            WriterInput::Object(object) => {
+                let key = key_of(&object);
+                match self.entries.get_mut(&key) {
+                    Some(entry) if entry.object.uid() == object.uid() => {
+                        if is_newer(&object, &entry.object) {
+                            entry.replace(object, &self.metrics);
+                        }
+                    }
+                    _ => {
+                        self.forget(&key);
+                        self.metrics.replaced(None, object.status.as_ref());
+                        self.entries
+                            .insert(key.clone(), Box::new(Entry::new(object)));
+                    }
+                }
+                self.show(&key, None);
+                self.consider(&key);
+            }
+            WriterInput::Gone(key) => self.forget(&key),
+            WriterInput::Confirmed(key) => self.updates.push(ElectionUpdate::Confirmed(key)),
+            WriterInput::Projected(projected) => {
+                let key = projected.key.clone();
+                if let Some(entry) = self.entry(&key, Some(&projected.uid)) {
+                    entry.projected = Some(*projected);
+                    self.consider(&key);
+                }
+            }
+            WriterInput::Seen(seen) => {
+                let Some(entry) = self.entry(&seen.key, Some(&seen.uid)) else {
+                    return;
+                };
+                let noticed = seen.noticed;
+                entry.noticed.get_or_insert_with(|| noticed.clone());
+                entry.seen = Some((seen.generation, seen.sight));
+                entry.sighting = Some(seen.sighting);
+                if entry.object.spec.projections.is_some() {
+                    self.show(&seen.key, Some(noticed));
+                }
+                self.consider(&seen.key);
+            }
+        }
+    }
+
+    /// What the projector has to be sent, before anything else is written: a Service must not wait for a
+    /// status.
+    pub(super) fn updates(&mut self) -> impl Iterator<Item = ElectionUpdate> {
+        self.updates.drain(..)
+    }
+
+    /// The earliest time at which a status is to be written, if any is.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.agenda.next()
+    }
+
+    /// Takes out what is to be written next, of that which is due. The entry waits until the write has ended.
+    pub(super) fn next_write(&mut self, now: Instant) -> Option<Write> {
+        let key = self.agenda.pop(now)?;
+        let entry = self.entries.get_mut(&key)?;
+        entry.due = None;
+        let status = entry.pending()?;
+        let urgent = is_leader_change(entry.object.status.as_ref(), &status);
+        entry.pace.wrote(urgent, now);
+        entry.is_writing = true;
+        Some(Write {
+            object: entry.object.clone(),
+            status,
+            urgent,
+            noticed: entry.noticed.take(),
+            key,
+        })
+    }
+
+    /// Whether the election that a write is for still exists.
+    pub(super) fn has(&self, write: &Write) -> bool {
+        let entry = self.entries.get(&write.key);
+        entry.is_some_and(|entry| entry.object.uid() == write.object.uid())
+    }
+
+    /// Notes that a status was written, and what the object is since then.
+    pub(super) fn written(&mut self, write: &Write, object: Arc<LeaderElection>) {
+        self.end(write, |entry, metrics| {
+            entry.failures = 0;
+            entry.not_before = None;
+            entry.replace(object, metrics);
+        });
+    }
+
+    /// Notes that a status was refused because the object is not the one that it was computed from, and what
+    /// the object is now.
+    pub(super) fn refused(&mut self, mut write: Write, object: Arc<LeaderElection>) {
+        let noticed = write.noticed.take();
+        self.end(&write, |entry, metrics| {
+            entry.noticed = noticed;
+            // An object with another uid is another election: the watch shows it, and another mirror follows
+            // it.
+            if object.uid() == entry.object.uid() && is_newer(&object, &entry.object) {
+                entry.replace(object, metrics);
+            }
+        });
+    }
+
+    /// Notes that a status could not be written. It is tried again after a while.
+    pub(super) fn failed(&mut self, mut write: Write) {
+        let noticed = write.noticed.take();
+        self.end(&write, |entry, _| {
+            entry.noticed = noticed;
+            entry.failures = entry.failures.saturating_add(1);
+            let pause = (FAILURE_PAUSE * entry.failures).min(MAX_FAILURE_PAUSE);
+            entry.not_before = Some(Instant::now() + pause);
+        });
+    }
+
+    fn end(&mut self, write: &Write, note: impl FnOnce(&mut Entry, &Metrics)) {
+        let metrics = self.metrics.clone();
+        let uid = write.object.uid();
+        if let Some(entry) = self.entry(&write.key, uid.as_deref()) {
+            entry.is_writing = false;
+            note(entry, &metrics);
+            self.consider(&write.key);
+        }
+    }
+
+    fn entry(&mut self, key: &Key, uid: Option<&str>) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(key)?;
+        (entry.object.metadata.uid.as_deref() == uid).then_some(entry)
+    }
+
+    /// Has the present state of an election sent to the projector.
+    fn show(&mut self, key: &Key, noticed: Option<Noticed>) {
+        let Some(entry) = self.entries.get(key) else {
+            return;
+        };
+        let projections = entry.object.spec.projections.as_ref();
+        let status = projections.and_then(|_| entry.fresh()).map(Arc::new);
+        self.updates.push(ElectionUpdate::Election {
+            object: entry.object.clone(),
+            status,
+            sighting: entry.sighting.clone(),
+            owned: entry.owned(),
+            noticed,
+        });
+    }
+
+    fn forget(&mut self, key: &Key) {
+        let Some(entry) = self.entries.remove(key) else {
+            return;
+        };
+        self.metrics.replaced(entry.object.status.as_ref(), None);
+        if let Some(due) = entry.due {
+            self.agenda.remove(due, key.clone());
+        }
+        self.updates.push(ElectionUpdate::Gone {
+            key: key.clone(),
+            uid: entry.object.uid().unwrap_or_default(),
+        });
+    }
+
+    /// Decides whether and when the status has to be written.
+    fn consider(&mut self, key: &Key) {
+        let Some(entry) = self.entries.get_mut(key) else {
+            return;
+        };
+        if entry.is_writing {
+            return;
+        }
+        let due = entry.pending().map(|new| {
+            let urgent = is_leader_change(entry.object.status.as_ref(), &new);
+            let paced = entry.pace.next(urgent, Instant::now());
+            let at = entry
+                .not_before
+                .map_or(paced, |not_before| not_before.max(paced));
+            Due { at, urgent }
+        });
+        if due.is_none() {
+            entry.noticed = None;
+        }
+        if let Some(due) = std::mem::replace(&mut entry.due, due) {
+            self.agenda.remove(due, key.clone());
+        }
+        if let Some(due) = due {
+            self.agenda.insert(due, key.clone());
+        }
+    }
+}
+
+/// The namespaced name of an election.
+pub(super) fn key_of(object: &LeaderElection) -> Key {
+    Key {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+    }
+}
+
+/// An object without its managed fields, which take more memory than all the rest and which the operator
+/// does not read.
+pub(super) fn slim(mut object: LeaderElection) -> LeaderElection {
+    object.metadata.managed_fields = None;
+    object
+}
