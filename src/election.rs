@@ -21,11 +21,12 @@
 //!   only for as long as that may be believed.
 //! * [`kept`] restarts a mirror or a session that panicked.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
-//! * [`statuses`] keeps what is known of every election, and decides which status is to be written when.
+//! * [`statuses`] keeps what is known of every election, computes its status once for each change, and decides
+//!   when that is to be written.
 //! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each write.
 //! * [`publisher`] sends the events, one at a time, after the statuses.
-//! * [`projector`] writes what elections are projected to. It receives each status before the writer has
-//!   written it.
+//! * [`projector`] writes what elections are projected to. It receives what a status says of the znodes before
+//!   the writer has written it.
 //! * [`messages`] are what these parts send each other.
 //!
 //! The pure crate `bellwether_election` decides what is seen and what the status reports. Nothing polls: a

@@ -1,8 +1,8 @@
 //! What is known of every election, and which status is to be written when.
 //!
 //! Mirrors report what they see, and the last report for each object counts. The status is computed from it
-//! and from what the object says, and is to be written only if it differs. Nothing here does I/O: the writer
-//! carries out what is decided here.
+//! and from what the object says, once for each change: the projector is sent what is written later. It is to
+//! be written only if it differs. Nothing here does I/O: the writer carries out what is decided here.
 
 mod entry;
 
@@ -15,7 +15,7 @@ use bellwether_election::is_leader_change;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use self::entry::{Entry, is_newer};
+use self::entry::Entry;
 use super::Key;
 use super::agenda::{Agenda, Due};
 use super::messages::{ElectionUpdate, WriterInput};
@@ -31,7 +31,7 @@ pub(super) struct Write {
     pub(super) key: Key,
     /// The object that the status was computed from.
     pub(super) object: Arc<LeaderElection>,
-    pub(super) status: LeaderElectionStatus,
+    pub(super) status: Arc<LeaderElectionStatus>,
     /// Whether it shows another leader.
     pub(super) urgent: bool,
     /// When the first event came that it shows.
@@ -63,43 +63,43 @@ impl Statuses {
         match input {
             WriterInput::Object(object) => {
                 let key = key_of(&object);
-                match self.entries.get_mut(&key) {
-                    Some(entry) if entry.object.uid() == object.uid() => {
-                        if is_newer(&object, &entry.object) {
-                            entry.replace(object, &self.metrics);
-                        }
+                let changed = match self.entries.get_mut(&key) {
+                    Some(entry) if entry.object().uid() == object.uid() => {
+                        entry.replace(object, &self.metrics)
                     }
                     _ => {
                         self.forget(&key);
                         self.metrics.replaced(None, object.status.as_ref());
                         self.entries
                             .insert(key.clone(), Box::new(Entry::new(object)));
+                        true
                     }
+                };
+                if changed {
+                    self.show(&key, None);
                 }
-                self.show(&key, None);
                 self.consider(&key);
             }
             WriterInput::Gone(key) => self.forget(&key),
             WriterInput::Confirmed(key) => self.updates.push(ElectionUpdate::Confirmed(key)),
             WriterInput::Projected(projected) => {
+                // The projector, which reports it, reads nothing of it in the status.
                 let key = projected.key.clone();
-                if let Some(entry) = self.entry(&key, Some(&projected.uid)) {
-                    entry.projected = Some(*projected);
+                if let Some(entry) = self.entry(&key, &projected.uid) {
+                    entry.project(*projected);
                     self.consider(&key);
                 }
             }
             WriterInput::Seen(seen) => {
-                let Some(entry) = self.entry(&seen.key, Some(&seen.uid)) else {
+                let (key, noticed) = (seen.key.clone(), seen.noticed.clone());
+                let Some(entry) = self.entry(&key, &seen.uid) else {
                     return;
                 };
-                let noticed = seen.noticed;
-                entry.noticed.get_or_insert_with(|| noticed.clone());
-                entry.seen = Some((seen.generation, seen.sight));
-                entry.sighting = Some(seen.sighting);
-                if entry.object.spec.projections.is_some() {
-                    self.show(&seen.key, Some(noticed));
+                entry.see(*seen);
+                if entry.object().spec.projections.is_some() {
+                    self.show(&key, Some(noticed));
                 }
-                self.consider(&seen.key);
+                self.consider(&key);
             }
         }
     }
@@ -119,13 +119,12 @@ impl Statuses {
     pub(super) fn next_write(&mut self, now: Instant) -> Option<Write> {
         let key = self.agenda.pop(now)?;
         let entry = self.entries.get_mut(&key)?;
-        entry.due = None;
+        let Due { urgent, .. } = entry.due.take()?;
         let status = entry.pending()?;
-        let urgent = is_leader_change(entry.object.status.as_ref(), &status);
         entry.pace.wrote(urgent, now);
         entry.is_writing = true;
         Some(Write {
-            object: entry.object.clone(),
+            object: entry.object().clone(),
             status,
             urgent,
             noticed: entry.noticed.take(),
@@ -136,7 +135,7 @@ impl Statuses {
     /// Whether the election that a write is for still exists.
     pub(super) fn has(&self, write: &Write) -> bool {
         let entry = self.entries.get(&write.key);
-        entry.is_some_and(|entry| entry.object.uid() == write.object.uid())
+        entry.is_some_and(|entry| entry.object().uid() == write.object.uid())
     }
 
     /// Notes that a status was written, and what the object is since then.
@@ -144,7 +143,7 @@ impl Statuses {
         self.end(write, |entry, metrics| {
             entry.failures = 0;
             entry.not_before = None;
-            entry.replace(object, metrics);
+            entry.replace(object, metrics)
         });
     }
 
@@ -156,9 +155,7 @@ impl Statuses {
             entry.noticed = noticed;
             // An object with another uid is another election: the watch shows it, and another mirror follows
             // it.
-            if object.uid() == entry.object.uid() && is_newer(&object, &entry.object) {
-                entry.replace(object, metrics);
-            }
+            object.uid() == entry.object().uid() && entry.replace(object, metrics)
         });
     }
 
@@ -170,33 +167,39 @@ impl Statuses {
             entry.failures = entry.failures.saturating_add(1);
             let pause = (FAILURE_PAUSE * entry.failures).min(MAX_FAILURE_PAUSE);
             entry.not_before = Some(Instant::now() + pause);
+            false
         });
     }
 
-    fn end(&mut self, write: &Write, note: impl FnOnce(&mut Entry, &Metrics)) {
-        let metrics = self.metrics.clone();
-        let uid = write.object.uid();
-        if let Some(entry) = self.entry(&write.key, uid.as_deref()) {
-            entry.is_writing = false;
-            note(entry, &metrics);
-            self.consider(&write.key);
+    /// Ends a write, whose outcome is noted in the entry. That tells whether the projector has to be sent
+    /// something.
+    fn end(&mut self, write: &Write, note: impl FnOnce(&mut Entry, &Metrics) -> bool) {
+        let entry = self.entries.get_mut(&write.key);
+        let Some(entry) = entry.filter(|entry| entry.object().uid() == write.object.uid()) else {
+            return;
+        };
+        entry.is_writing = false;
+        if note(entry, &self.metrics) {
+            self.show(&write.key, None);
         }
+        self.consider(&write.key);
     }
 
-    fn entry(&mut self, key: &Key, uid: Option<&str>) -> Option<&mut Entry> {
+    /// What is known of the election with this uid.
+    fn entry(&mut self, key: &Key, uid: &str) -> Option<&mut Entry> {
         let entry = self.entries.get_mut(key)?;
-        (entry.object.metadata.uid.as_deref() == uid).then_some(entry)
+        (entry.object().metadata.uid.as_deref() == Some(uid)).then_some(entry)
     }
 
     /// Has the present state of an election sent to the projector.
     fn show(&mut self, key: &Key, noticed: Option<Noticed>) {
-        let Some(entry) = self.entries.get(key) else {
+        let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
-        let projections = entry.object.spec.projections.as_ref();
-        let status = projections.and_then(|_| entry.fresh()).map(Arc::new);
+        let is_projected = entry.object().spec.projections.is_some();
+        let status = is_projected.then(|| entry.status()).flatten();
         self.updates.push(ElectionUpdate::Election {
-            object: entry.object.clone(),
+            object: entry.object().clone(),
             status,
             sighting: entry.sighting.clone(),
             owned: entry.owned(),
@@ -208,13 +211,13 @@ impl Statuses {
         let Some(entry) = self.entries.remove(key) else {
             return;
         };
-        self.metrics.replaced(entry.object.status.as_ref(), None);
+        self.metrics.replaced(entry.object().status.as_ref(), None);
         if let Some(due) = entry.due {
             self.agenda.remove(due, key.clone());
         }
         self.updates.push(ElectionUpdate::Gone {
             key: key.clone(),
-            uid: entry.object.uid().unwrap_or_default(),
+            uid: entry.object().uid().unwrap_or_default(),
         });
     }
 
@@ -227,7 +230,7 @@ impl Statuses {
             return;
         }
         let due = entry.pending().map(|new| {
-            let urgent = is_leader_change(entry.object.status.as_ref(), &new);
+            let urgent = is_leader_change(entry.object().status.as_ref(), &new);
             let paced = entry.pace.next(urgent, Instant::now());
             let at = entry
                 .not_before
@@ -260,3 +263,6 @@ pub(super) fn slim(mut object: LeaderElection) -> LeaderElection {
     object.metadata.managed_fields = None;
     object
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_api::events::EventReason;
-use bellwether_api::{FIELD_MANAGER, LeaderElection};
+use bellwether_api::{FIELD_MANAGER, LeaderElection, LeaderElectionStatus};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -226,7 +226,7 @@ async fn send(
     let object = LeaderElection {
         metadata: write.object.metadata.clone(),
         spec: write.object.spec.clone(),
-        status: Some(write.status.clone()),
+        status: Some(LeaderElectionStatus::clone(&write.status)),
     };
     let params = PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),

@@ -10,7 +10,7 @@ use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::super::agenda::Due;
-use super::super::messages::Projected;
+use super::super::messages::{Projected, Seen};
 use super::super::metrics::Metrics;
 use super::super::noticed::Noticed;
 use super::super::pace::Pace;
@@ -21,14 +21,25 @@ use super::super::sighting::Sighting;
 const BURST: u32 = 4;
 const GAP: Duration = Duration::from_secs(1);
 
+/// The status that an object should have.
+enum Computed {
+    /// It has to be computed, as something that it depends on changed.
+    Outdated,
+    /// The one that the object has. No copy is kept, since most of thousands of elections are in this state.
+    Same,
+    /// Another one.
+    Other(Arc<LeaderElectionStatus>),
+}
+
 /// What is known of one election.
 pub(super) struct Entry {
-    pub(super) object: Arc<LeaderElection>,
+    object: Arc<LeaderElection>,
     /// What a mirror sees, and the generation that it was started for.
-    pub(super) seen: Option<(Option<i64>, Sight)>,
+    seen: Option<(Option<i64>, Sight)>,
+    projected: Option<Projected>,
+    computed: Computed,
     /// When the leader was last read.
     pub(super) sighting: Option<Sighting>,
-    pub(super) projected: Option<Projected>,
     /// When the first event came that is not written yet.
     pub(super) noticed: Option<Noticed>,
     pub(super) pace: Pace,
@@ -37,6 +48,9 @@ pub(super) struct Entry {
     /// When to write; `None` if there is nothing to write or a write is under way.
     pub(super) due: Option<Due>,
     pub(super) is_writing: bool,
+    /// How often the status was computed.
+    #[cfg(test)]
+    pub(super) computations: usize,
 }
 
 impl Entry {
@@ -44,20 +58,58 @@ impl Entry {
         Self {
             object,
             seen: None,
-            sighting: None,
             projected: None,
+            computed: Computed::Outdated,
+            sighting: None,
             noticed: None,
             pace: Pace::new(GAP, BURST),
             failures: 0,
             not_before: None,
             due: None,
             is_writing: false,
+            #[cfg(test)]
+            computations: 0,
         }
     }
 
-    pub(super) fn replace(&mut self, object: Arc<LeaderElection>, metrics: &Metrics) {
+    pub(super) fn object(&self) -> &Arc<LeaderElection> {
+        &self.object
+    }
+
+    /// Takes a state of the object, unless it is an older one. Returns whether the spec changed, or the status
+    /// in another way than by writing what was computed.
+    pub(super) fn replace(&mut self, object: Arc<LeaderElection>, metrics: &Metrics) -> bool {
+        if !is_newer(&object, &self.object) {
+            return false;
+        }
         metrics.replaced(self.object.status.as_ref(), object.status.as_ref());
-        self.object = object;
+        let old = std::mem::replace(&mut self.object, object);
+        let (new, old) = (&*self.object, &*old);
+        let is_other_spec =
+            new.metadata.generation != old.metadata.generation || new.spec != old.spec;
+        // A status that is computed again from itself stays the same.
+        let is_written = matches!(&self.computed, Computed::Other(status) if new.status.as_ref() == Some(status));
+        let changed = is_other_spec || (!is_written && new.status != old.status);
+        if changed {
+            self.computed = Computed::Outdated;
+        } else if is_written {
+            self.computed = Computed::Same;
+        }
+        changed
+    }
+
+    /// Takes what a mirror sees.
+    pub(super) fn see(&mut self, seen: Seen) {
+        self.noticed.get_or_insert(seen.noticed);
+        self.seen = Some((seen.generation, seen.sight));
+        self.sighting = Some(seen.sighting);
+        self.computed = Computed::Outdated;
+    }
+
+    /// Takes the outcome of the projections.
+    pub(super) fn project(&mut self, projected: Projected) {
+        self.projected = Some(projected);
+        self.computed = Computed::Outdated;
     }
 
     /// When the leader that is seen had to run at the latest.
@@ -69,17 +121,40 @@ impl Entry {
     }
 
     /// The status that the object should have, if it has another one.
-    pub(super) fn pending(&self) -> Option<LeaderElectionStatus> {
-        let fresh = self.fresh();
-        fresh.filter(|fresh| self.object.status.as_ref() != Some(fresh))
+    pub(super) fn pending(&mut self) -> Option<Arc<LeaderElectionStatus>> {
+        if matches!(self.computed, Computed::Same) {
+            return None;
+        }
+        let status = self.status()?;
+        if self.object.status.as_ref() == Some(&status) {
+            self.computed = Computed::Same;
+            return None;
+        }
+        Some(status)
     }
 
     /// The status that the object should have, if that is known.
-    pub(super) fn fresh(&self) -> Option<LeaderElectionStatus> {
+    pub(super) fn status(&mut self) -> Option<Arc<LeaderElectionStatus>> {
+        match &self.computed {
+            Computed::Outdated => {
+                let status = Arc::new(self.compute()?);
+                self.computed = Computed::Other(status.clone());
+                Some(status)
+            }
+            Computed::Same => self.object.status.clone().map(Arc::new),
+            Computed::Other(status) => Some(status.clone()),
+        }
+    }
+
+    fn compute(&mut self) -> Option<LeaderElectionStatus> {
         let (generation, sight) = self.seen.as_ref()?;
         // A reading by an older spec does not count for this one, whose mirror is starting.
         if *generation != self.object.metadata.generation {
             return None;
+        }
+        #[cfg(test)]
+        {
+            self.computations += 1;
         }
         let projected = self.projected.as_ref();
         let projected = projected.filter(|projected| projected.generation == *generation);
@@ -94,12 +169,12 @@ impl Entry {
     }
 }
 
-/// Whether one state of an object is not older than another. Resource versions are numbers that grow; if they
-/// are not numbers, the watch is believed.
-pub(super) fn is_newer(one: &LeaderElection, other: &LeaderElection) -> bool {
+/// Whether one state of an object is newer than another. Resource versions are numbers that grow; if they are
+/// not numbers, the API server is believed.
+fn is_newer(one: &LeaderElection, other: &LeaderElection) -> bool {
     let version = |object: &LeaderElection| object.resource_version()?.parse::<u64>().ok();
     match (version(one), version(other)) {
-        (Some(one), Some(other)) => one >= other,
+        (Some(one), Some(other)) => one > other,
         _ => true,
     }
 }
