@@ -39,7 +39,6 @@ use super::messages::{ElectionUpdate, WriterInput};
 use super::metrics::Metrics;
 use super::registry::Task;
 use super::sighting::Sighting;
-use super::statuses::key_of;
 use super::{Key, Scope};
 
 /// How many elections may be worked on at the same time.
@@ -78,7 +77,7 @@ enum End {
 pub(super) struct Projector {
     client: ProjectionClient,
     scope: Scope,
-    notes: mpsc::Sender<WriterInput>,
+    inputs: mpsc::Sender<WriterInput>,
     observations: mpsc::Sender<Observation>,
     inbox: mpsc::Receiver<Observation>,
     /// All elections, by uid.
@@ -98,7 +97,7 @@ impl Projector {
         client: Client,
         scope: Scope,
         lease: Held,
-        notes: mpsc::Sender<WriterInput>,
+        inputs: mpsc::Sender<WriterInput>,
         metrics: Metrics,
     ) -> Self {
         let (observations, inbox) = mpsc::channel(OBSERVATIONS);
@@ -109,7 +108,7 @@ impl Projector {
                 metrics,
             },
             scope,
-            notes,
+            inputs,
             observations,
             inbox,
             elections: HashMap::new(),
@@ -123,7 +122,7 @@ impl Projector {
     }
 
     /// Runs until the writer drops its sender, or one of the watches ends.
-    pub(super) async fn run(mut self, mut views: mpsc::UnboundedReceiver<ElectionUpdate>) {
+    pub(super) async fn run(mut self, mut updates: mpsc::UnboundedReceiver<ElectionUpdate>) {
         let mut lease = self.client.lease.clone();
         let mut lease_watched = true;
         let mut sweep = interval(SWEEP);
@@ -132,8 +131,8 @@ impl Projector {
             self.begin();
             let due = self.next_due();
             tokio::select! {
-                view = views.recv() => match view {
-                    Some(view) => self.take(view),
+                update = updates.recv() => match update {
+                    Some(update) => self.take(update),
                     None => return,
                 },
                 Some(observation) = self.inbox.recv() => self.observe(observation),
@@ -173,8 +172,8 @@ impl Projector {
         self.agenda.first().map(|(due, _)| *due)
     }
 
-    fn take(&mut self, view: ElectionUpdate) {
-        match view {
+    fn take(&mut self, update: ElectionUpdate) {
+        match update {
             ElectionUpdate::Election {
                 object,
                 status,
@@ -182,7 +181,7 @@ impl Projector {
                 owned,
                 noticed,
             } => {
-                let key = key_of(&object);
+                let key = Key::of(&object.metadata);
                 let uid = object.uid().unwrap_or_default();
                 let concerned = self.concerns(&uid, &object);
                 self.elections.insert(uid, object.clone());
@@ -287,7 +286,7 @@ impl Projector {
         let objects = uids.into_iter().filter_map(|uid| self.elections.get(&uid));
         let mut keys = Vec::new();
         for object in objects {
-            let key = key_of(object);
+            let key = Key::of(&object.metadata);
             self.entries
                 .entry(key.clone())
                 .or_insert_with(|| Box::new(Entry::new(object.clone(), None)));
@@ -444,12 +443,12 @@ impl Projector {
                     next = Some(now);
                 }
                 if let Some(context) = context {
-                    let told = entry.tell(&key, &context, &failures);
-                    if let Some(told) = told {
+                    let projected = entry.report(&key, &context, &failures);
+                    if let Some(projected) = projected {
                         // Without a writer the whole mirror is about to end.
                         let _ = self
-                            .notes
-                            .send(WriterInput::Projected(Box::new(told)))
+                            .inputs
+                            .send(WriterInput::Projected(Box::new(projected)))
                             .await;
                     }
                 } else if let Some(first) = failures.first() {
@@ -477,7 +476,7 @@ impl Projector {
         if !self.holds_lease() {
             return;
         }
-        for (namespace, uid, pods) in self.store.strangers(&self.elections) {
+        for (namespace, uid, pods) in self.store.orphaned_labels(&self.elections) {
             info!(
                 namespace,
                 uid,

@@ -62,7 +62,7 @@ impl Statuses {
     pub(super) fn take(&mut self, input: WriterInput) {
         match input {
             WriterInput::Object(object) => {
-                let key = key_of(&object);
+                let key = Key::of(&object.metadata);
                 let changed = match self.entries.get_mut(&key) {
                     Some(entry) if entry.object().uid() == object.uid() => {
                         entry.replace(object, &self.metrics)
@@ -76,7 +76,7 @@ impl Statuses {
                     }
                 };
                 if changed {
-                    self.show(&key, None);
+                    self.push_update(&key, None);
                 }
                 self.consider(&key);
             }
@@ -97,7 +97,7 @@ impl Statuses {
                 };
                 entry.see(*seen);
                 if entry.object().spec.projections.is_some() {
-                    self.show(&key, Some(noticed));
+                    self.push_update(&key, Some(noticed));
                 }
                 self.consider(&key);
             }
@@ -171,16 +171,16 @@ impl Statuses {
         });
     }
 
-    /// Ends a write, whose outcome is noted in the entry. That tells whether the projector has to be sent
+    /// Ends a write. Its outcome is applied to the entry, which returns whether the projector has to be sent
     /// something.
-    fn end(&mut self, write: &Write, note: impl FnOnce(&mut Entry, &Metrics) -> bool) {
+    fn end(&mut self, write: &Write, apply: impl FnOnce(&mut Entry, &Metrics) -> bool) {
         let entry = self.entries.get_mut(&write.key);
         let Some(entry) = entry.filter(|entry| entry.object().uid() == write.object.uid()) else {
             return;
         };
         entry.is_writing = false;
-        if note(entry, &self.metrics) {
-            self.show(&write.key, None);
+        if apply(entry, &self.metrics) {
+            self.push_update(&write.key, None);
         }
         self.consider(&write.key);
     }
@@ -192,7 +192,7 @@ impl Statuses {
     }
 
     /// Has the present state of an election sent to the projector.
-    fn show(&mut self, key: &Key, noticed: Option<Noticed>) {
+    fn push_update(&mut self, key: &Key, noticed: Option<Noticed>) {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
@@ -247,21 +247,6 @@ impl Statuses {
             self.agenda.insert(due, key.clone());
         }
     }
-}
-
-/// The namespaced name of an election.
-pub(super) fn key_of(object: &LeaderElection) -> Key {
-    Key {
-        namespace: object.namespace().unwrap_or_default(),
-        name: object.name_any(),
-    }
-}
-
-/// An object without its managed fields, which take more memory than all the rest and which the operator
-/// does not read.
-pub(super) fn slim(mut object: LeaderElection) -> LeaderElection {
-    object.metadata.managed_fields = None;
-    object
 }
 
 #[cfg(test)]

@@ -25,7 +25,8 @@ use super::events::events;
 use super::messages::{ElectionUpdate, WriterInput};
 use super::metrics::{Metrics, Outcome};
 use super::publisher::Publisher;
-use super::statuses::{Statuses, Write, slim};
+use super::slim;
+use super::statuses::{Statuses, Write};
 use crate::lease::Held;
 
 /// How many writes may be under way at the same time.

@@ -148,9 +148,9 @@ fn pod_path(name: &str) -> String {
 /// A projector at work, and the handles to it.
 struct Bench {
     world: Shared,
-    views: mpsc::UnboundedSender<ElectionUpdate>,
+    updates: mpsc::UnboundedSender<ElectionUpdate>,
     lease: Holder,
-    notes: Mutex<mpsc::Receiver<WriterInput>>,
+    inputs: Mutex<mpsc::Receiver<WriterInput>>,
     sighting: Sighting,
 }
 
@@ -166,16 +166,16 @@ impl Bench {
         let router = Router::new().fallback(answer).with_state(world.clone());
         let client = Client::new(router, "default");
         let (lease, is_held) = Holder::held(held);
-        let (notes, told) = mpsc::channel(64);
-        let (views, inbox) = mpsc::unbounded_channel();
+        let (inputs, projected) = mpsc::channel(64);
+        let (updates, inbox) = mpsc::unbounded_channel();
         let scope = Scope::default();
-        let projector = Projector::new(client, scope, is_held, notes, Metrics::default());
+        let projector = Projector::new(client, scope, is_held, inputs, Metrics::default());
         tokio::spawn(projector.run(inbox));
         Self {
             world,
-            views,
+            updates,
             lease,
-            notes: Mutex::new(told),
+            inputs: Mutex::new(projected),
             sighting: Sighting::new(),
         }
     }
@@ -194,14 +194,14 @@ impl Bench {
             leader,
             ..LeaderElectionStatus::default()
         };
-        let view = ElectionUpdate::Election {
+        let update = ElectionUpdate::Election {
             object: Arc::new(serde_json::from_value(object).unwrap()),
             status: (!projections.is_null()).then(|| Arc::new(status)),
             sighting: Some(self.sighting.clone()),
             owned: None,
             noticed: None,
         };
-        self.views.send(view).unwrap();
+        self.updates.send(update).unwrap();
     }
 
     fn get(&self, path: &str) -> Value {
@@ -226,12 +226,12 @@ impl Bench {
 
     async fn reason(&self, reason: &str) {
         self.until(reason, |bench| {
-            let mut notes = bench.notes.lock().unwrap();
-            while let Ok(note) = notes.try_recv() {
-                let WriterInput::Projected(told) = note else {
+            let mut inputs = bench.inputs.lock().unwrap();
+            while let Ok(input) = inputs.try_recv() {
+                let WriterInput::Projected(projected) = input else {
                     continue;
                 };
-                let conditions = &told.projection.conditions;
+                let conditions = &projected.projection.conditions;
                 if conditions.iter().any(|one| one.reason == reason) {
                     return true;
                 }
@@ -303,11 +303,11 @@ async fn a_leader_that_is_not_read_again_is_not_believed_for_longer_than_the_lea
     bench.reason("NotObserved").await;
     assert_eq!(bench.get(LEASE)["spec"]["renewTime"], renewed);
     bench.sighting.renew((Instant::now(), Timestamp::now()));
-    let view = ElectionUpdate::Confirmed(Key {
+    let update = ElectionUpdate::Confirmed(Key {
         namespace: "default".to_owned(),
         name: "app".to_owned(),
     });
-    bench.views.send(view).unwrap();
+    bench.updates.send(update).unwrap();
     bench
         .until("a is reached again", |bench| endpoints(bench) == Some(1))
         .await;

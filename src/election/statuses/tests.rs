@@ -29,7 +29,7 @@ impl Bench {
     /// The API server shows the object for the first time.
     fn new() -> Self {
         let mut bench = Self {
-            key: key_of(&object(1, 1, None)),
+            key: Key::of(&object(1, 1, None).metadata),
             statuses: Statuses::new(Metrics::default()),
         };
         bench.show(object(1, 1, None));
