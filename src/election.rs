@@ -5,10 +5,10 @@
 //!                                          |                                           | Link
 //!                                          +--one task for each election--> mirror <---+
 //!                                                                             | Sight
-//!                                 API server <--status, events-- writer <-----+
-//!                                                                  | status ^
-//!                                                                  v        | what became of it
-//!                 API server <--Lease, Service, labels of pods-- projector--+
+//!                                      API server <--status, events-- writer with statuses
+//!                                                                       | status ^
+//!                                                                       v        | what became of it
+//!                      API server <--Lease, Service, labels of pods-- projector--+
 //! ```
 //!
 //! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
@@ -19,14 +19,15 @@
 //! * [`mirror`] follows one election: it reads whenever a watch fired, and reports what it sees.
 //! * [`sighting`] is when the leader was last read: a Lease is renewed, and a Service keeps its address,
 //!   only for as long as that may be believed.
-//! * [`kept`] restarts a mirror or a session that panicked.
+//! * [`supervise`] restarts a mirror or a session that panicked.
 //! * [`read`] does one read: it sets the watches together with the reads that they belong to.
-//! * [`statuses`] keeps what is known of every election, and computes the status that each should have.
-//! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each
-//!   write, and writes only what differs.
+//! * [`statuses`] keeps what is known of every election, computes its status once for each change, and decides
+//!   when that is to be written.
+//! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each write.
 //! * [`publisher`] sends the events, one at a time, after the statuses.
-//! * [`projector`] does the same for what elections are projected to. It receives each status before the
-//!   writer has written it.
+//! * [`projector`] writes what elections are projected to. It receives what a status says of the znodes before
+//!   the writer has written it.
+//! * [`messages`] are what these parts send each other.
 //!
 //! The pure crate `bellwether_election` decides what is seen and what the status reports. Nothing polls: a
 //! quiet election costs one read every five minutes and no write at all. If the election has a Lease or a
@@ -36,7 +37,6 @@ mod agenda;
 mod census;
 mod credentials;
 mod events;
-mod kept;
 mod messages;
 mod metrics;
 mod mirror;
@@ -51,12 +51,15 @@ mod relay;
 mod session;
 mod sighting;
 mod statuses;
+mod supervise;
 mod target;
 mod writer;
 
 use std::fmt;
 use std::future::Future;
 
+use bellwether_api::LeaderElection;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::events::Reporter;
 use tokio::sync::mpsc;
 use tracing::info;
@@ -65,8 +68,8 @@ use crate::lease::Held;
 
 pub(crate) use metrics::Metrics;
 
-/// How many notes may wait for the writer before the mirrors have to wait.
-const NOTES: usize = 1024;
+/// How many inputs may wait for the writer before the mirrors have to wait.
+const INPUTS: usize = 1024;
 
 /// Which elections to mirror, and where their ensembles are.
 #[derive(Clone, Debug)]
@@ -94,17 +97,34 @@ impl Scope {
     }
 }
 
-/// A namespaced name: of an election or of an ensemble.
+/// A namespaced name: of an election, an ensemble or a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Key {
     namespace: String,
     name: String,
 }
 
+impl Key {
+    /// The name in the metadata of an object.
+    fn of(meta: &ObjectMeta) -> Self {
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+        }
+    }
+}
+
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
+}
+
+/// An object without its managed fields, which take more memory than all the rest and which the operator
+/// does not read.
+fn slim(mut object: LeaderElection) -> LeaderElection {
+    object.metadata.managed_fields = None;
+    object
 }
 
 /// Mirrors elections until `shutdown` completes.
@@ -123,7 +143,7 @@ pub(crate) async fn run(
     metrics: Metrics,
     shutdown: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
-    let (notes, inbox) = mpsc::channel(NOTES);
+    let (inputs, inputs_inbox) = mpsc::channel(INPUTS);
     let reporter = Reporter {
         controller: "bellwether".to_owned(),
         instance: None,
@@ -133,17 +153,17 @@ pub(crate) async fn run(
         client.clone(),
         scope.clone(),
         lease.clone(),
-        notes.clone(),
+        inputs.clone(),
         metrics.clone(),
     );
     let writer = writer::Writer::new(client.clone(), lease, reporter, updates, metrics.clone());
-    let registry = registry::Registry::new(client, scope, notes, metrics);
+    let registry = registry::Registry::new(client, scope, inputs, metrics);
     tokio::select! {
         () = shutdown => {
             info!("the mirror of elections stops");
             Ok(())
         }
-        () = writer.run(inbox) => anyhow::bail!("the writer of election statuses ended"),
+        () = writer.run(inputs_inbox) => anyhow::bail!("the writer of election statuses ended"),
         () = projector.run(updates_inbox) => anyhow::bail!("the projector of elections ended"),
         () = registry.run() => anyhow::bail!("the watches of elections and ensembles ended"),
     }

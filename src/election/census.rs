@@ -18,11 +18,11 @@ use crate::zookeeper::ask_for;
 /// The time between two questions to an ensemble, however many elections want to know.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a member may take, and how much it may say: some ten thousand connections.
+/// How long a member may take, and how much it may send: some ten thousand connections.
 const PATIENCE: Duration = Duration::from_secs(3);
 const MAX_ANSWER: u64 = 8 * 1024 * 1024;
 
-/// The members' reports about their clients. Copies share them.
+/// What the members of one ensemble report of their clients. Copies share what is known.
 #[derive(Clone)]
 pub(super) struct Census {
     /// The DNS name that resolves to every member, and the port.
@@ -40,7 +40,7 @@ struct Known {
     /// Without the sessions of mirrors.
     watchers: HashMap<String, Vec<i64>>,
     /// Whether every member reported its watches.
-    all_told: bool,
+    all_answered: bool,
 }
 
 impl Census {
@@ -72,7 +72,7 @@ impl Census {
     /// `since`.
     pub(super) fn watchers(&self, path: &str, owner: i64, since: Instant) -> Option<usize> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let current = known.all_told && known.at.is_some_and(|at| at >= since);
+        let current = known.all_answered && known.at.is_some_and(|at| at >= since);
         let waiting = known.watchers.get(path).into_iter().flatten();
         current.then(|| waiting.filter(|session| **session != owner).count())
     }
@@ -97,14 +97,14 @@ impl Census {
         known.at = Some(at);
         known.addresses = connections.iter().map(|c| (c.session, c.address)).collect();
         known.watchers.clear();
-        known.all_told = !answers.is_empty();
+        known.all_answered = !answers.is_empty();
         let mirrors: Vec<i64> = connections
             .iter()
             .filter(|c| c.is_mirror)
             .map(|c| c.session)
             .collect();
         for (_, watchers) in &answers {
-            known.all_told &= !watchers.contains("whitelist");
+            known.all_answered &= !watchers.contains("whitelist");
             for (path, sessions) in parse_watchers(watchers) {
                 let waiting = sessions.into_iter().filter(|s| !mirrors.contains(s));
                 known
@@ -117,7 +117,7 @@ impl Census {
     }
 
     /// Every member's answers to `cons` and `wchp`. A member without an answer to the latter counts as
-    /// `UNTOLD`: the other members' watchers alone would be too few.
+    /// `UNANSWERED`: the other members' watchers alone would be too few.
     async fn ask_all(&self) -> Vec<(String, String)> {
         let found = timeout(PATIENCE, tokio::net::lookup_host(&*self.members)).await;
         let members: Vec<SocketAddr> = match found {
@@ -132,21 +132,21 @@ impl Census {
     }
 }
 
-/// What one member says to `cons` and `wchp`.
+/// What one member answers to `cons` and `wchp`.
 async fn ask_member(member: SocketAddr) -> (String, String) {
-    let told = |word: &str, answer: anyhow::Result<String>, otherwise: &str| {
+    let answer_or = |word: &str, answer: anyhow::Result<String>, otherwise: &str| {
         answer.unwrap_or_else(|error| {
-            debug!(%member, word, %error, "a member does not tell of its clients");
+            debug!(%member, word, %error, "a member does not report its clients");
             otherwise.to_owned()
         })
     };
     let connections = ask_for(member.ip(), "cons", PATIENCE, MAX_ANSWER).await;
     let watchers = ask_for(member.ip(), "wchp", PATIENCE, MAX_ANSWER).await;
     (
-        told("cons", connections, ""),
-        told("wchp", watchers, UNTOLD),
+        answer_or("cons", connections, ""),
+        answer_or("wchp", watchers, UNANSWERED),
     )
 }
 
 /// Part of the answer of a server that does not know or allow a word; it also stands for a missing answer.
-const UNTOLD: &str = "not in the whitelist";
+const UNANSWERED: &str = "not in the whitelist";

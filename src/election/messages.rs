@@ -1,4 +1,4 @@
-//! What the parts of the mirror tell each other.
+//! What the mirrors, the writer and the projector send each other.
 
 use std::sync::Arc;
 
@@ -6,7 +6,6 @@ use bellwether_api::{LeaderElection, LeaderElectionStatus};
 use bellwether_election::Sight;
 use bellwether_election::projection::Projection;
 use jiff::Timestamp;
-use kube::ResourceExt;
 
 use super::Key;
 use super::noticed::Noticed;
@@ -75,19 +74,4 @@ pub(super) enum ElectionUpdate {
         /// Its uid.
         uid: String,
     },
-}
-
-/// The namespaced name of an election.
-pub(super) fn key_of(object: &LeaderElection) -> Key {
-    Key {
-        namespace: object.namespace().unwrap_or_default(),
-        name: object.name_any(),
-    }
-}
-
-/// An object without its managed fields, which take more memory than all the rest and which the operator
-/// does not read.
-pub(super) fn slim(mut object: LeaderElection) -> LeaderElection {
-    object.metadata.managed_fields = None;
-    object
 }

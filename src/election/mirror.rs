@@ -23,13 +23,13 @@ use zookeeper_client::Client;
 
 use super::Key;
 use super::census::Census;
-use super::kept::{PAUSE, kept};
 use super::messages::{Seen, WriterInput};
 use super::metrics::{Counted, Metrics, Outcome};
 use super::noticed::Noticed;
 use super::read::{Confirmed, Confirmer, MAX_CHILDREN, ReadError, Reader};
 use super::session::Link;
 use super::sighting::Sighting;
+use super::supervise::{PAUSE, supervise};
 
 /// How long a lost connection is not reported: while an ensemble rolls, clients move to another member
 /// within this time, and the read that follows shows what was missed.
@@ -77,11 +77,11 @@ pub(super) struct Mirror {
     pub(super) detected: Option<String>,
     /// The newest transaction that was reported, at first the one that the status reflects.
     pub(super) newest: i64,
-    /// The members' reports about their clients, if Bellwether runs the ensemble.
+    /// What the members report of their clients, if Bellwether runs the ensemble.
     pub(super) census: Option<Census>,
     /// When the leader was last read.
     pub(super) sighting: Sighting,
-    pub(super) notes: mpsc::Sender<WriterInput>,
+    pub(super) inputs: mpsc::Sender<WriterInput>,
     pub(super) metrics: Metrics,
 }
 
@@ -92,19 +92,21 @@ impl Mirror {
         let mirror = self.clone();
         let again = link.clone();
         let run = move || mirror.clone().run(link.clone()).boxed();
-        let tell = move |pause: Duration| {
+        let report = move |pause: Duration| {
             again.borrow().doubt();
-            let blindness = Blindness {
-                reason: Reason::ReadFailed,
-                detail: format!(
-                    "The mirror of this election broke off by a defect of the operator, whose log says more. It is started again in {pause:?}."
-                ),
-                since: Timestamp::now(),
-            };
+            let detail = format!(
+                "The mirror of this election broke off by a defect of the operator, whose log says more. It is started again in {pause:?}."
+            );
             let mirror = self.clone();
-            async move { mirror.tell(Sight::Blind(blindness), Noticed::now()).await }.boxed()
+            async move {
+                let since = Timestamp::now();
+                mirror
+                    .report_blindness(Reason::ReadFailed, detail, since)
+                    .await;
+            }
+            .boxed()
         };
-        kept(&what, PAUSE, run, tell).await;
+        supervise(&what, PAUSE, run, report).await;
     }
 
     /// Follows the election until dropped, or until the keeper of the session has ended.
@@ -126,32 +128,19 @@ impl Mirror {
     /// Reports that the spec cannot be followed. A changed spec starts another mirror.
     async fn refuse(&self, detail: String) {
         warn!(election = %self.key, detail, "the spec cannot be followed");
-        let blindness = Blindness {
-            reason: Reason::InvalidSpec,
-            detail,
-            since: Timestamp::now(),
-        };
-        self.tell(Sight::Blind(blindness), Noticed::now()).await;
+        self.report_blindness(Reason::InvalidSpec, detail, Timestamp::now())
+            .await;
         std::future::pending().await
     }
 
     /// Follows the election while the session is up, else reports why the mirror is blind. Runs until the
     /// caller drops it.
     async fn live(&mut self, link: Link, rules: &mut Rules) {
-        let (grace, blindness) = match link {
+        let (grace, reason, detail, since) = match link {
             Link::Up { client, reads, .. } => return self.follow(client, reads, rules).await,
             Link::Starting => {
-                let name = self.spec.holder();
-                let detail = format!("No session to {name} is open yet.");
-                let reason = Reason::EnsembleNotReady;
-                (
-                    GRACE,
-                    Blindness {
-                        reason,
-                        detail,
-                        since: Timestamp::now(),
-                    },
-                )
+                let detail = format!("No session to {} is open yet.", self.spec.holder());
+                (GRACE, Reason::EnsembleNotReady, detail, Timestamp::now())
             }
             Link::Down {
                 reason,
@@ -163,18 +152,11 @@ impl Mirror {
                     Reason::Disconnected | Reason::SessionExpired => GRACE.saturating_sub(past),
                     _ => Duration::ZERO,
                 };
-                (
-                    grace,
-                    Blindness {
-                        reason,
-                        detail,
-                        since,
-                    },
-                )
+                (grace, reason, detail, since)
             }
         };
         sleep(grace).await;
-        self.tell(Sight::Blind(blindness), Noticed::now()).await;
+        self.report_blindness(reason, detail, since).await;
         std::future::pending().await
     }
 
@@ -228,7 +210,7 @@ impl Mirror {
                         reading.addresses = open.addresses();
                         Some((open, reading.clone()))
                     });
-                    self.tell(Sight::Seen(reading), noticed).await;
+                    self.report(Sight::Seen(reading), noticed).await;
                     let completed = open.map(|(open, reading)| {
                         let completed = self.complete(open, reading);
                         Box::pin(completed)
@@ -252,7 +234,7 @@ impl Mirror {
                 }
                 Err(error) => {
                     self.metrics.count_read(&Outcome::FAILED);
-                    let pause = Box::pin(self.tell_failure(&error, &mut failures)).await;
+                    let pause = Box::pin(self.report_failure(&error, &mut failures)).await;
                     sleep(pause).await;
                     reader.forget();
                     noticed = Noticed::now();
@@ -275,7 +257,7 @@ impl Mirror {
             let watchers = open.watchers(&self.spec.path, since);
             if addresses != reading.addresses || watchers != reading.watchers {
                 (reading.addresses, reading.watchers) = (addresses, watchers);
-                self.tell(Sight::Seen(reading.clone()), Noticed::now())
+                self.report(Sight::Seen(reading.clone()), Noticed::now())
                     .await;
             }
         }
@@ -293,7 +275,7 @@ impl Mirror {
                 Ok(true) => {
                     self.sighting.renew(asked);
                     let _ = self
-                        .notes
+                        .inputs
                         .send(WriterInput::Confirmed(self.key.clone()))
                         .await;
                 }
@@ -311,7 +293,7 @@ impl Mirror {
 
     /// Reports that a read failed, unless it is likely to succeed at once or the session's keeper reports
     /// it. Returns how long to wait before the next read.
-    async fn tell_failure(&self, error: &ReadError, failures: &mut Failures) -> Duration {
+    async fn report_failure(&self, error: &ReadError, failures: &mut Failures) -> Duration {
         let since = *failures.since.get_or_insert_with(Timestamp::now);
         failures.count += 1;
         let (reason, detail, pause) = match error {
@@ -340,19 +322,26 @@ impl Mirror {
                 )
             }
         };
-        self.tell(
-            Sight::Blind(Blindness {
-                reason,
-                detail,
-                since,
-            }),
-            Noticed::now(),
-        )
-        .await;
+        self.report_blindness(reason, detail, since).await;
         pause
     }
 
-    fn tell(&self, sight: Sight, noticed: Noticed) -> impl Future<Output = ()> + use<'_> {
+    /// Reports that the election cannot be seen, why, and since when.
+    fn report_blindness(
+        &self,
+        reason: Reason,
+        detail: String,
+        since: Timestamp,
+    ) -> impl Future<Output = ()> + use<'_> {
+        let blindness = Blindness {
+            reason,
+            detail,
+            since,
+        };
+        self.report(Sight::Blind(blindness), Noticed::now())
+    }
+
+    fn report(&self, sight: Sight, noticed: Noticed) -> impl Future<Output = ()> + use<'_> {
         let seen = Box::new(Seen {
             key: self.key.clone(),
             uid: self.uid.clone(),
@@ -363,7 +352,7 @@ impl Mirror {
         });
         async move {
             // Without a writer the whole mirror is about to end.
-            let _ = self.notes.send(WriterInput::Seen(seen)).await;
+            let _ = self.inputs.send(WriterInput::Seen(seen)).await;
         }
     }
 

@@ -35,7 +35,7 @@ use self::job::{Job, JobResult, Objects};
 use self::pod_watches::PodWatches;
 use self::requests::ProjectionClient;
 use self::store::ProjectionStore;
-use super::messages::{ElectionUpdate, WriterInput, key_of};
+use super::messages::{ElectionUpdate, WriterInput};
 use super::metrics::Metrics;
 use super::registry::Task;
 use super::sighting::Sighting;
@@ -77,7 +77,7 @@ enum End {
 pub(super) struct Projector {
     client: ProjectionClient,
     scope: Scope,
-    notes: mpsc::Sender<WriterInput>,
+    inputs: mpsc::Sender<WriterInput>,
     observations: mpsc::Sender<Observation>,
     inbox: mpsc::Receiver<Observation>,
     /// All elections, by uid.
@@ -97,7 +97,7 @@ impl Projector {
         client: Client,
         scope: Scope,
         lease: Held,
-        notes: mpsc::Sender<WriterInput>,
+        inputs: mpsc::Sender<WriterInput>,
         metrics: Metrics,
     ) -> Self {
         let (observations, inbox) = mpsc::channel(OBSERVATIONS);
@@ -108,7 +108,7 @@ impl Projector {
                 metrics,
             },
             scope,
-            notes,
+            inputs,
             observations,
             inbox,
             elections: HashMap::new(),
@@ -181,7 +181,7 @@ impl Projector {
                 owned,
                 noticed,
             } => {
-                let key = key_of(&object);
+                let key = Key::of(&object.metadata);
                 let uid = object.uid().unwrap_or_default();
                 let concerned = self.concerns(&uid, &object);
                 self.elections.insert(uid, object.clone());
@@ -286,7 +286,7 @@ impl Projector {
         let objects = uids.into_iter().filter_map(|uid| self.elections.get(&uid));
         let mut keys = Vec::new();
         for object in objects {
-            let key = key_of(object);
+            let key = Key::of(&object.metadata);
             self.entries
                 .entry(key.clone())
                 .or_insert_with(|| Box::new(Entry::new(object.clone(), None)));
@@ -443,12 +443,12 @@ impl Projector {
                     next = Some(now);
                 }
                 if let Some(context) = context {
-                    let told = entry.tell(&key, &context, &failures);
-                    if let Some(told) = told {
+                    let projected = entry.report(&key, &context, &failures);
+                    if let Some(projected) = projected {
                         // Without a writer the whole mirror is about to end.
                         let _ = self
-                            .notes
-                            .send(WriterInput::Projected(Box::new(told)))
+                            .inputs
+                            .send(WriterInput::Projected(Box::new(projected)))
                             .await;
                     }
                 } else if let Some(first) = failures.first() {
@@ -476,7 +476,7 @@ impl Projector {
         if !self.holds_lease() {
             return;
         }
-        for (namespace, uid, pods) in self.store.strangers(&self.elections) {
+        for (namespace, uid, pods) in self.store.orphaned_labels(&self.elections) {
             info!(
                 namespace,
                 uid,

@@ -30,14 +30,14 @@ impl Publisher {
     pub(super) fn new(client: Client, reporter: Reporter, mut busy: watch::Receiver<bool>) -> Self {
         let (publisher, mut waiting) = mpsc::channel::<(ObjectReference, Event)>(WAITING);
         tokio::spawn(async move {
-            while let Some((about, event)) = waiting.recv().await {
+            while let Some((reference, event)) = waiting.recv().await {
                 // An error means that the writer has ended, so no status waits.
                 let _ = timeout(DEFERENCE, busy.wait_for(|busy| !busy)).await;
                 // A recorder joins events of one reason to a series and keeps the note of the first;
                 // each of these is about something else, so each has a recorder of its own.
                 let recorder = Recorder::new(client.clone(), reporter.clone());
-                let name = about.name.as_deref().unwrap_or_default();
-                match timeout(PATIENCE, recorder.publish(&event, &about)).await {
+                let name = reference.name.as_deref().unwrap_or_default();
+                match timeout(PATIENCE, recorder.publish(&event, &reference)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => debug!(election = name, %error, "an event was lost"),
                     Err(_) => debug!(election = name, "an event was lost: no answer in time"),
@@ -53,8 +53,8 @@ impl Publisher {
     }
 
     /// Queues an event. An event that cannot be published is lost.
-    pub(super) fn publish(&self, about: ObjectReference, event: Event) {
-        if let Err(lost) = self.0.try_send((about, event)) {
+    pub(super) fn publish(&self, reference: ObjectReference, event: Event) {
+        if let Err(lost) = self.0.try_send((reference, event)) {
             debug!(%lost, "an event was lost");
         }
     }

@@ -7,19 +7,19 @@ use bellwether_api::{LeaderElection, LeaderElectionSpec, ZooKeeperEnsemble};
 use futures::{Stream, StreamExt};
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Client, ResourceExt};
+use kube::{Client, Resource, ResourceExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::census::Census;
-use super::messages::{WriterInput, key_of, slim};
+use super::messages::WriterInput;
 use super::metrics::Metrics;
 use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
 use super::sighting::Sighting;
 use super::target::Target;
-use super::{Key, Scope};
+use super::{Key, Scope, slim};
 use crate::scoped::api;
 
 /// How many elections one answer of the API server lists at most: each is held in memory several times
@@ -33,7 +33,7 @@ type EnsembleMeta = PartialObjectMeta<ZooKeeperEnsemble>;
 pub(super) struct Registry {
     client: Client,
     scope: Scope,
-    notes: mpsc::Sender<WriterInput>,
+    inputs: mpsc::Sender<WriterInput>,
     metrics: Metrics,
     elections: HashMap<Key, Running>,
     sessions: HashMap<Arc<Target>, Session>,
@@ -85,13 +85,13 @@ impl Registry {
     pub(super) fn new(
         client: Client,
         scope: Scope,
-        notes: mpsc::Sender<WriterInput>,
+        inputs: mpsc::Sender<WriterInput>,
         metrics: Metrics,
     ) -> Self {
         Self {
             client,
             scope,
-            notes,
+            inputs,
             metrics,
             elections: HashMap::new(),
             sessions: HashMap::new(),
@@ -125,7 +125,7 @@ impl Registry {
         match event {
             watcher::Event::Init => self.listed_elections.clear(),
             watcher::Event::InitApply(guarded) => {
-                self.listed_elections.insert(key(&guarded));
+                self.listed_elections.insert(Key::of(guarded.meta()));
                 self.apply(guarded).await;
             }
             watcher::Event::InitDone => {
@@ -141,7 +141,7 @@ impl Registry {
                 }
             }
             watcher::Event::Apply(guarded) => self.apply(guarded).await,
-            watcher::Event::Delete(guarded) => self.remove(&key(&guarded)).await,
+            watcher::Event::Delete(guarded) => self.remove(&Key::of(guarded.meta())).await,
         }
     }
 
@@ -154,8 +154,8 @@ impl Registry {
                 return;
             }
         };
-        let key = key_of(&object);
-        self.note(WriterInput::Object(object.clone())).await;
+        let key = Key::of(&object.metadata);
+        self.send(WriterInput::Object(object.clone())).await;
         let uid = object.uid().unwrap_or_default();
         let unchanged = self.elections.get(&key).is_some_and(|running| {
             let generation = object.metadata.generation;
@@ -184,7 +184,7 @@ impl Registry {
             newest: observed.and_then(|zxid| zxid.parse().ok()).unwrap_or(0),
             census,
             sighting: Sighting::new(),
-            notes: self.notes.clone(),
+            inputs: self.inputs.clone(),
             metrics: self.metrics.clone(),
         });
         info!(election = %key, path = %spec.path, dialect = spec.dialect.type_.as_str(), "mirrored");
@@ -206,12 +206,12 @@ impl Registry {
             info!(election = %key, "no longer mirrored");
             self.release(&running.target);
         }
-        self.note(WriterInput::Gone(key.clone())).await;
+        self.send(WriterInput::Gone(key.clone())).await;
     }
 
-    /// Without a writer the whole mirror is about to end, so a note may be lost.
-    async fn note(&self, note: WriterInput) {
-        let _ = self.notes.send(note).await;
+    /// Without a writer the whole mirror is about to end, so an input may be lost.
+    async fn send(&self, input: WriterInput) {
+        let _ = self.inputs.send(input).await;
     }
 
     /// Adds an election that needs the session to a target; the first one opens it. Returns the session's
@@ -278,7 +278,7 @@ impl Registry {
             watcher::Event::Init => self.listed_ensembles.clear(),
             watcher::Event::InitApply(object) => {
                 self.listed_ensembles
-                    .insert(key(&object), object.uid().unwrap_or_default());
+                    .insert(Key::of(object.meta()), object.uid().unwrap_or_default());
                 return;
             }
             watcher::Event::InitDone => {
@@ -288,10 +288,12 @@ impl Registry {
                 let uid = object.uid().unwrap_or_default();
                 self.ensembles
                     .get_or_insert_default()
-                    .insert(key(&object), uid);
+                    .insert(Key::of(object.meta()), uid);
             }
             watcher::Event::Delete(object) => {
-                self.ensembles.get_or_insert_default().remove(&key(&object));
+                self.ensembles
+                    .get_or_insert_default()
+                    .remove(&Key::of(object.meta()));
             }
         }
         for (target, session) in &self.sessions {
@@ -308,13 +310,6 @@ fn replace<T: PartialEq>(old: &mut T, new: T) -> bool {
     let changed = *old != new;
     *old = new;
     changed
-}
-
-fn key(object: &impl ResourceExt) -> Key {
-    Key {
-        namespace: object.namespace().unwrap_or_default(),
-        name: object.name_any(),
-    }
 }
 
 /// All elections in the scope, each guarded: one that cannot be read does not hide the others.

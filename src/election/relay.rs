@@ -130,9 +130,9 @@ impl Relay {
     /// Waits until a server breaks a limit, and returns which server broke which.
     pub(super) async fn complaint(&self) -> String {
         let mut complaint = self.complaint.clone();
-        let told = complaint.wait_for(Option::is_some).await;
-        match told.ok().and_then(|told| told.clone()) {
-            Some(told) => told,
+        let first = complaint.wait_for(Option::is_some).await;
+        match first.ok().and_then(|first| first.clone()) {
+            Some(complaint) => complaint,
             // Nothing is relayed any more, so nothing breaks a limit.
             None => std::future::pending().await,
         }
@@ -346,9 +346,9 @@ async fn granted(
     server.read_exact(&mut answer).await?;
     // The version of the protocol, then the timeout.
     if let Some(timeout) = answer.get_mut(4..8) {
-        let told = i32::from_be_bytes([timeout[0], timeout[1], timeout[2], timeout[3]]);
+        let granted = i32::from_be_bytes([timeout[0], timeout[1], timeout[2], timeout[3]]);
         let (least, most) = SESSION_TIMEOUTS;
-        timeout.copy_from_slice(&told.clamp(least, most).to_be_bytes());
+        timeout.copy_from_slice(&granted.clamp(least, most).to_be_bytes());
     }
     let length = u32::try_from(length).map_err(io::Error::other)?;
     client.write_all(&length.to_be_bytes()).await?;

@@ -14,10 +14,10 @@ use tracing::{info, warn};
 use zookeeper_client::{Client, Error, SessionState};
 
 use super::credentials::{Credentials, CredentialsError};
-use super::kept::{PAUSE, kept};
 use super::metrics::{Counted, Metrics};
 use super::reach;
 use super::relay::{Limits, Relay};
+use super::supervise::{PAUSE, supervise};
 use super::target::Target;
 
 /// The session timeout to ask for. The mirror owns no ephemeral nodes, so nothing depends on its
@@ -110,14 +110,14 @@ impl Keeper {
         let link = self.link.clone();
         let name = self.target.name().to_owned();
         let run = move || self.clone().run().boxed();
-        let tell = move |pause: Duration| {
+        let report = move |pause: Duration| {
             let detail = format!(
                 "The session to {name} broke off by a defect of the operator, whose log says more. Another one is opened in {pause:?}."
             );
             down(&link, Reason::Disconnected, detail);
             std::future::ready(()).boxed()
         };
-        kept(&what, PAUSE, run, tell).await;
+        supervise(&what, PAUSE, run, report).await;
     }
 
     /// Keeps the session and reports in `link` whether it is up.
@@ -247,13 +247,13 @@ fn complained(complaint: &str) -> String {
 
 /// Opens a session, or says in a reason and a sentence why none can be opened.
 async fn connect(kube: &kube::Client, target: &Target, address: &str) -> Result<Opened, Unopened> {
-    let told = |error: CredentialsError| Unopened {
+    let unopened = |error: CredentialsError| Unopened {
         reason: error.reason(),
         detail: error.to_string(),
         pause: Pause::Usual,
     };
-    let credentials = Credentials::read(kube, target).await.map_err(told)?;
-    let tls = credentials.tls_config().map_err(told)?;
+    let credentials = Credentials::read(kube, target).await.map_err(unopened)?;
+    let tls = credentials.tls_config().map_err(unopened)?;
     let relay = Relay::open(address, tls, Limits::default()).await;
     let relay = relay.map_err(|error| Unopened {
         reason: Reason::ReadFailed,

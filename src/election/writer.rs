@@ -1,8 +1,8 @@
 //! The only task that writes statuses of elections to the API server.
 //!
-//! Mirrors send what they see; [`Statuses`] knows what is to be written when. Each write carries the resource
-//! version that its status was computed from, so that counters are exact, and two replicas that both believe to
-//! hold the lease cannot overwrite each other.
+//! What to write when is decided by [`Statuses`]. Each write carries the resource version that its status was
+//! computed from, so that counters are exact, and two replicas that both believe to hold the lease cannot
+//! overwrite each other.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{Instrument as _, Span, debug, info, warn};
 
-use super::Key;
 use super::events::events;
-use super::messages::{ElectionUpdate, WriterInput, slim};
-use super::metrics::Metrics;
+use super::messages::{ElectionUpdate, WriterInput};
+use super::metrics::{Metrics, Outcome};
 use super::publisher::Publisher;
-use super::statuses::{StatusChange, StatusWrite, Statuses, Written};
+use super::slim;
+use super::statuses::{Statuses, Write};
 use crate::lease::Held;
 
 /// How many writes may be under way at the same time.
@@ -68,7 +68,7 @@ impl WriteError {
 
 /// The end of a write: the object as it is now.
 struct Done {
-    key: Key,
+    write: Write,
     result: Result<LeaderElection, WriteError>,
 }
 
@@ -114,10 +114,7 @@ impl Writer {
             let due = self.next_due();
             tokio::select! {
                 input = inputs.recv() => match input {
-                    Some(input) => {
-                        let updates = self.statuses.take(input);
-                        updates.into_iter().for_each(|update| self.send(update));
-                    }
+                    Some(input) => self.statuses.take(input),
                     None => return,
                 },
                 Some(done) = self.writes.next() => self.finish(done),
@@ -126,6 +123,10 @@ impl Writer {
                     debug!(held = lease.is_held(), "the lease changed");
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+            }
+            for update in self.statuses.updates() {
+                // Without a projector the whole mirror is about to end, so an update may be lost.
+                let _ = self.updates.send(update);
             }
             self.write_due();
             if self.publisher.is_over() {
@@ -139,76 +140,74 @@ impl Writer {
         if !self.lease.is_held() || self.writes.len() >= CONCURRENT_WRITES {
             return None;
         }
-        self.statuses.next()
-    }
-
-    /// Without a projector the whole mirror is about to end, so an update may be lost.
-    fn send(&self, update: ElectionUpdate) {
-        let _ = self.updates.send(update);
+        self.statuses.next_due()
     }
 
     /// Starts the writes whose time has come.
     fn write_due(&mut self) {
         let now = Instant::now();
         while self.next_due().is_some_and(|due| due <= now) {
-            if let Some(write) = self.statuses.start(now) {
+            if let Some(write) = self.statuses.next_write(now) {
                 self.start(write);
             }
         }
         let full = self.writes.len() >= CONCURRENT_WRITES;
-        let busy = full && self.statuses.next().is_some_and(|due| due <= now);
+        let busy = full && self.statuses.next_due().is_some_and(|due| due <= now);
         self.busy
             .send_if_modified(|was| std::mem::replace(was, busy) != busy);
     }
 
-    fn start(&mut self, write: StatusWrite) {
+    fn start(&mut self, write: Write) {
         let noticed = write.noticed.as_ref();
-        let span = noticed.map(|noticed| noticed.writing(write.urgent));
-        let span = span.unwrap_or_else(Span::none);
+        let span = noticed.map_or_else(Span::none, |noticed| noticed.writing(write.urgent));
         let api = Api::namespaced(self.client.clone(), &write.key.namespace);
-        let request = request(api, self.lease.clone(), write.object, write.status);
-        let key = write.key;
+        let lease = self.lease.clone();
         self.writes.push(Box::pin(async move {
-            let result = request.instrument(span.clone()).await;
+            let result = send(api, lease, &write).instrument(span.clone()).await;
             let outcome = result.as_ref().err().map_or("done", WriteError::word);
             span.record("bellwether.outcome", outcome);
-            Done { key, result }
+            Done { write, result }
         }));
     }
 
     fn finish(&mut self, done: Done) {
-        let Done { key, result } = done;
-        let written = match result {
-            Ok(object) => Written::Done(Box::new(slim(object))),
-            Err(WriteError::Conflict { now }) => {
-                debug!(election = %key, "the object changed in between");
-                Written::Conflict(Box::new(slim(*now)))
-            }
-            Err(WriteError::NotHolder) => Written::Failed { asked: false },
-            Err(error) => {
-                let cause = std::error::Error::source(&error).map(ToString::to_string);
-                warn!(election = %key, %error, cause, "the status could not be written");
-                Written::Failed { asked: true }
-            }
-        };
-        let (change, update) = self.statuses.finish(&key, written);
-        if let Some(change) = change {
-            self.publish(&key, &change);
+        let Done { write, result } = done;
+        if !self.statuses.has(&write) {
+            return;
         }
-        if let Some(update) = update {
-            self.send(update);
+        match result {
+            Ok(object) => {
+                self.metrics.wrote(&Outcome::OK);
+                if let (true, Some(noticed)) = (write.urgent, &write.noticed) {
+                    self.metrics.took(noticed.elapsed());
+                }
+                let object = Arc::new(slim(object));
+                self.publish(&write, &object);
+                self.statuses.written(&write, object);
+            }
+            Err(WriteError::Conflict { now }) => {
+                debug!(election = %write.key, "the object changed in between");
+                self.metrics.wrote(&Outcome::CONFLICT);
+                self.statuses.refused(write, Arc::new(slim(*now)));
+            }
+            Err(error) => {
+                if !matches!(error, WriteError::NotHolder) {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    warn!(election = %write.key, %error, cause, "the status could not be written");
+                    self.metrics.wrote(&Outcome::FAILED);
+                }
+                self.statuses.failed(write);
+            }
         }
     }
 
-    /// Logs what changed and publishes events about it.
-    fn publish(&self, key: &Key, change: &StatusChange) {
-        let Some(new) = &change.object.status else {
-            return;
-        };
-        let reference = change.object.object_ref(&());
-        for event in events(change.old.as_ref(), new) {
+    /// Logs what a write changed and publishes events about it.
+    fn publish(&self, write: &Write, object: &LeaderElection) {
+        let Some(new) = &object.status else { return };
+        let reference = object.object_ref(&());
+        for event in events(write.object.status.as_ref(), new) {
             let note = event.note.as_deref().unwrap_or_default();
-            info!(election = %key, reason = %event.reason, note, "election changed");
+            info!(election = %write.key, reason = %event.reason, note, "election changed");
             if event.reason == EventReason::LeaderChanged.as_str() {
                 self.metrics.leader_changes.inc();
             }
@@ -219,15 +218,17 @@ impl Writer {
 
 /// Writes a status to the object that it was computed from, and to no other: the object carries its uid
 /// and its resource version.
-async fn request(
+async fn send(
     api: Api<LeaderElection>,
     lease: Held,
-    object: Arc<LeaderElection>,
-    status: Arc<LeaderElectionStatus>,
+    write: &Write,
 ) -> Result<LeaderElection, WriteError> {
-    let name = object.name_any();
-    let mut object = Arc::unwrap_or_clone(object);
-    object.status = Some(Arc::unwrap_or_clone(status));
+    let name = write.object.name_any();
+    let object = LeaderElection {
+        metadata: write.object.metadata.clone(),
+        spec: write.object.spec.clone(),
+        status: Some(LeaderElectionStatus::clone(&write.status)),
+    };
     let params = PostParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),
         ..PostParams::default()

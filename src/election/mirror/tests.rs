@@ -140,7 +140,7 @@ impl Zoo {
 /// A mirror of that ZooKeeper, and what it reports.
 struct Bench {
     zoo: Arc<Zoo>,
-    notes: mpsc::Receiver<WriterInput>,
+    inputs: mpsc::Receiver<WriterInput>,
     sighting: Sighting,
     _presence: watch::Sender<Presence>,
 }
@@ -154,7 +154,7 @@ impl Bench {
         let (link, presence) = kept(address);
         let spec = json!({"ensembleRef": {"name": "main"}, "path": PATH,
             "dialect": dialect, "projections": projections});
-        let (notes, told) = mpsc::channel(64);
+        let (inputs, reports) = mpsc::channel(64);
         let sighting = Sighting::new();
         let mirror = Box::new(Mirror {
             key: Key {
@@ -168,13 +168,13 @@ impl Bench {
             newest: 0,
             census: None,
             sighting: sighting.clone(),
-            notes,
+            inputs,
             metrics: Metrics::default(),
         });
         tokio::spawn(mirror.keep(link));
         Self {
             zoo,
-            notes: told,
+            inputs: reports,
             sighting,
             _presence: presence,
         }
@@ -183,8 +183,8 @@ impl Bench {
     /// The next report: who leads, that there is no leader, why the mirror is blind, or that the leader was
     /// read again.
     async fn next(&mut self) -> String {
-        let note = tokio::time::timeout(DEADLINE, self.notes.recv()).await;
-        match note.expect("nothing is told").unwrap() {
+        let input = tokio::time::timeout(DEADLINE, self.inputs.recv()).await;
+        match input.expect("nothing is told").unwrap() {
             WriterInput::Confirmed(_) => "confirmed".to_owned(),
             WriterInput::Seen(seen) => match seen.sight {
                 Sight::Seen(reading) => match reading.leader().and_then(|l| l.znode.candidacy()) {
@@ -201,8 +201,8 @@ impl Bench {
     /// must contain a leader, too.
     async fn leads_by(&mut self, czxid: i64) {
         loop {
-            let note = tokio::time::timeout(DEADLINE, self.notes.recv()).await;
-            let WriterInput::Seen(seen) = note.expect("nothing is told").unwrap() else {
+            let input = tokio::time::timeout(DEADLINE, self.inputs.recv()).await;
+            let WriterInput::Seen(seen) = input.expect("nothing is told").unwrap() else {
                 continue;
             };
             let Sight::Seen(reading) = seen.sight else {

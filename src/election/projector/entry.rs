@@ -36,7 +36,7 @@ pub(super) struct Entry {
     pub(super) pod_watch: Option<Result<PodSelection, String>>,
     pub(super) objects: Objects,
     /// The last report to the writer, and its generation.
-    pub(super) told: Option<(Option<i64>, Projection)>,
+    pub(super) reported: Option<(Option<i64>, Projection)>,
     /// When the first event came that is not carried out yet.
     pub(super) noticed: Option<Noticed>,
     pub(super) pace: Pace,
@@ -69,7 +69,7 @@ impl Entry {
             binder: Ok(Binder::default()),
             pod_watch: None,
             objects: Objects::default(),
-            told: None,
+            reported: None,
             noticed: None,
             pace: Pace::new(GAP, BURST),
             failures: 0,
@@ -151,7 +151,7 @@ impl Entry {
     }
 
     /// The report to the writer, if it differs from the last one.
-    pub(super) fn tell(
+    pub(super) fn report(
         &mut self,
         key: &Key,
         context: &JobContext,
@@ -165,12 +165,12 @@ impl Entry {
         };
         let projection = report(subject, binding.as_ref(), failures);
         let generation = subject.object.metadata.generation;
-        let told = Some((generation, projection));
-        if self.told == told {
+        let reported = Some((generation, projection));
+        if self.reported == reported {
             return None;
         }
-        self.told = told;
-        let (generation, projection) = self.told.clone()?;
+        self.reported = reported;
+        let (generation, projection) = self.reported.clone()?;
         Some(Projected {
             key: key.clone(),
             uid: subject.uid().to_owned(),

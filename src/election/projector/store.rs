@@ -167,7 +167,7 @@ impl ProjectionStore {
             }
             WatchEvent::Applied(meta) => {
                 if let Some(listing) = &mut self.listing_pods {
-                    listing.insert(key(&meta));
+                    listing.insert(Key::of(&meta));
                 }
                 self.labelled(&meta)
             }
@@ -175,9 +175,9 @@ impl ProjectionStore {
                 // The pod may be deleted or may only have lost the label; in both cases it has no labels of ours.
                 meta.managed_fields = None;
                 let changed = self.labelled(&meta);
-                let current = self.pods.get(&key(&meta));
+                let current = self.pods.get(&Key::of(&meta));
                 if current.is_some_and(|pod| pod.by.is_empty()) {
-                    self.pods.remove(&key(&meta));
+                    self.pods.remove(&Key::of(&meta));
                 }
                 changed
             }
@@ -205,7 +205,7 @@ impl ProjectionStore {
 
     /// Stores a version of a pod, unless a newer one is known.
     pub(super) fn labelled(&mut self, meta: &ObjectMeta) -> BTreeSet<String> {
-        let key = key(meta);
+        let key = Key::of(meta);
         let now = version(meta.resource_version.as_deref());
         let pod = self.pods.entry(key.clone()).or_default();
         if now < pod.version {
@@ -218,7 +218,7 @@ impl ProjectionStore {
         let mut changed = BTreeSet::new();
         for uid in before {
             if !applied_labels.contains_key(&uid) {
-                self.take_mark(&uid, &key.name);
+                self.remove_label(&uid, &key.name);
                 changed.insert(uid);
             }
         }
@@ -241,12 +241,12 @@ impl ProjectionStore {
         };
         let by = self.pods.remove(&key).unwrap_or_default().by;
         for uid in &by {
-            self.take_mark(uid, name);
+            self.remove_label(uid, name);
         }
         by
     }
 
-    fn take_mark(&mut self, uid: &str, pod: &str) {
+    fn remove_label(&mut self, uid: &str, pod: &str) {
         if let Some((_, applied_labels)) = self.applied_labels.get_mut(uid) {
             applied_labels.remove(pod);
             if applied_labels.is_empty() {
@@ -257,14 +257,14 @@ impl ProjectionStore {
 
     /// Elections that do not exist any more and have labels on pods: namespace, uid, and labels. From now on
     /// their labels count as being removed.
-    pub(super) fn strangers(
+    pub(super) fn orphaned_labels(
         &mut self,
         known: &HashMap<String, Arc<LeaderElection>>,
     ) -> Vec<(String, String, BTreeMap<String, AppliedLabels>)> {
         if !self.labels_known {
             return Vec::new();
         }
-        let strangers: Vec<_> = self
+        let orphaned: Vec<_> = self
             .applied_labels
             .iter()
             .filter(|(uid, _)| !known.contains_key(*uid) && !self.releasing.contains(*uid))
@@ -272,9 +272,9 @@ impl ProjectionStore {
                 (namespace.clone(), uid.clone(), applied_labels.clone())
             })
             .collect();
-        let uids = strangers.iter().map(|(_, uid, _)| uid.clone());
+        let uids = orphaned.iter().map(|(_, uid, _)| uid.clone());
         self.releasing.extend(uids);
-        strangers
+        orphaned
     }
 
     /// The labels of an election were removed.
@@ -300,13 +300,6 @@ fn owned(kind: Kind, meta: &ObjectMeta) -> Option<(String, OwnedObject)> {
         version: meta.resource_version.clone()?,
     };
     is_ours(uid).then(|| (uid.clone(), owned))
-}
-
-fn key(meta: &ObjectMeta) -> Key {
-    Key {
-        namespace: meta.namespace.clone().unwrap_or_default(),
-        name: meta.name.clone().unwrap_or_default(),
-    }
 }
 
 /// Resource versions are numbers that grow.

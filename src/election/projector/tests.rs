@@ -150,7 +150,7 @@ struct Bench {
     world: Shared,
     updates: mpsc::UnboundedSender<ElectionUpdate>,
     lease: Holder,
-    notes: Mutex<mpsc::Receiver<WriterInput>>,
+    inputs: Mutex<mpsc::Receiver<WriterInput>>,
     sighting: Sighting,
 }
 
@@ -166,16 +166,16 @@ impl Bench {
         let router = Router::new().fallback(answer).with_state(world.clone());
         let client = Client::new(router, "default");
         let (lease, is_held) = Holder::held(held);
-        let (notes, told) = mpsc::channel(64);
+        let (inputs, projected) = mpsc::channel(64);
         let (updates, inbox) = mpsc::unbounded_channel();
         let scope = Scope::default();
-        let projector = Projector::new(client, scope, is_held, notes, Metrics::default());
+        let projector = Projector::new(client, scope, is_held, inputs, Metrics::default());
         tokio::spawn(projector.run(inbox));
         Self {
             world,
             updates,
             lease,
-            notes: Mutex::new(told),
+            inputs: Mutex::new(projected),
             sighting: Sighting::new(),
         }
     }
@@ -226,12 +226,12 @@ impl Bench {
 
     async fn reason(&self, reason: &str) {
         self.until(reason, |bench| {
-            let mut notes = bench.notes.lock().unwrap();
-            while let Ok(note) = notes.try_recv() {
-                let WriterInput::Projected(told) = note else {
+            let mut inputs = bench.inputs.lock().unwrap();
+            while let Ok(input) = inputs.try_recv() {
+                let WriterInput::Projected(projected) = input else {
                     continue;
                 };
-                let conditions = &told.projection.conditions;
+                let conditions = &projected.projection.conditions;
                 if conditions.iter().any(|one| one.reason == reason) {
                     return true;
                 }

@@ -39,9 +39,9 @@ impl Beside {
         reading: &mut Reading,
     ) -> Result<(), ReadError> {
         if let Some(path) = rules.epoch_path() {
-            let says = |stat: &NodeStat, data: &[u8]| rules.epoch(stat, data);
-            self.epoch.read(client, path, says).await?;
-            reading.add_epoch(self.epoch.says.as_deref(), self.epoch.zxid);
+            let decode = |stat: &NodeStat, data: &[u8]| rules.epoch(stat, data);
+            self.epoch.read(client, path, decode).await?;
+            reading.add_epoch(self.epoch.content.as_deref(), self.epoch.zxid);
         }
         if let Some(path) = rules.members_path() {
             self.read_crowd(client, reads, rules, path).await?;
@@ -50,9 +50,9 @@ impl Beside {
             reading.add_others(rules, self.others.clone());
         }
         if let Some(path) = rules.breadcrumb_path() {
-            let says = |stat: &NodeStat, data: &[u8]| Some(rules.breadcrumb(stat, data));
-            self.breadcrumb.read(client, &path, says).await?;
-            let candidacy = self.breadcrumb.says.clone();
+            let decode = |stat: &NodeStat, data: &[u8]| Some(rules.breadcrumb(stat, data));
+            self.breadcrumb.read(client, &path, decode).await?;
+            let candidacy = self.breadcrumb.content.clone();
             reading.add_breadcrumb(candidacy, self.breadcrumb.zxid);
         }
         Ok(())

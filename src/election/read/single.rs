@@ -7,8 +7,8 @@ use super::{ATTEMPTS, ReadError, Watch, failed, node_stat, restless};
 
 /// The content of a single node, valid while its watch is set.
 pub(super) struct Single<T> {
-    /// `None` if it does not exist, or says nothing.
-    pub(super) says: Option<T>,
+    /// `None` if it does not exist, or has no content.
+    pub(super) content: Option<T>,
     /// The newest transaction that the node, or its absence, reflects.
     pub(super) zxid: i64,
     pub(super) watch: Watch,
@@ -17,7 +17,7 @@ pub(super) struct Single<T> {
 impl<T> Default for Single<T> {
     fn default() -> Self {
         Self {
-            says: None,
+            content: None,
             zxid: 0,
             watch: Watch::default(),
         }
@@ -30,7 +30,7 @@ impl<T> Single<T> {
         &mut self,
         client: &Client,
         path: &str,
-        says: impl Fn(&NodeStat, &[u8]) -> Option<T>,
+        decode: impl Fn(&NodeStat, &[u8]) -> Option<T>,
     ) -> Result<(), ReadError> {
         for _ in 0..ATTEMPTS {
             if self.watch.is_set() {
@@ -40,13 +40,13 @@ impl<T> Single<T> {
                 Ok((data, stat, watcher)) => {
                     self.watch.set(watcher);
                     let stat = node_stat(&stat);
-                    self.says = says(&stat, &data);
+                    self.content = decode(&stat, &data);
                     self.zxid = stat.newest();
                 }
                 Err(zookeeper_client::Error::NoNode) => {
                     if let Some((watcher, zxid)) = watch_absent(client, path).await? {
                         self.watch.set(watcher);
-                        self.says = None;
+                        self.content = None;
                         self.zxid = zxid;
                     }
                 }

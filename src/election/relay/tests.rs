@@ -105,7 +105,7 @@ async fn a_grant_of_any_size_is_not_taken_and_its_timeout_is_bounded() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let relay = Relay::open(&address, None, limits()).await.unwrap();
-    for (granted, told) in [
+    for (granted, bounded) in [
         (0, 1_000),
         (i32::MIN, 1_000),
         (5_000, 5_000),
@@ -114,7 +114,7 @@ async fn a_grant_of_any_size_is_not_taken_and_its_timeout_is_bounded() {
         let mut client = client(&relay).await;
         let (mut stream, _) = listener.accept().await.unwrap();
         stream.write_all(&grant(granted)).await.unwrap();
-        assert_eq!(framed(&frame(&mut client).await.unwrap()), grant(told));
+        assert_eq!(framed(&frame(&mut client).await.unwrap()), grant(bounded));
     }
     let client = client(&relay).await;
     let (mut stream, _) = listener.accept().await.unwrap();
@@ -168,9 +168,9 @@ async fn nothing_is_taken_from_a_server_that_does_not_take_what_was_sent() {
     });
     let (mut server, from_server) = tokio::io::duplex(1024);
     let (to_client, mut client) = tokio::io::duplex(1024);
-    let told = progress.clone();
+    let shared = progress.clone();
     let passing = tokio::spawn(async move {
-        let _ = answers(from_server, to_client, &told, limits()).await;
+        let _ = answers(from_server, to_client, &shared, limits()).await;
     });
     server.write_all(&grant(5_000)).await.unwrap();
     server.write_all(&answer(-1)).await.unwrap();

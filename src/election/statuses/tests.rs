@@ -1,134 +1,201 @@
-use std::cell::Cell;
+//! What is sent to the projector and what is to be written, without an API server.
 
-use bellwether_api::LeaderElectionSpec;
-use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
-use bellwether_election::{NodeStat, Rules, Snapshot, read_election};
+use bellwether_election::{NodeStat, Rules, Sight, Snapshot, read_election};
 use serde_json::json;
 
-use super::super::messages::Seen;
+use super::super::messages::{Projected, Seen};
+use super::super::sighting::Sighting;
 use super::*;
 
-thread_local! {
-    /// How many statuses this thread computed.
-    pub(super) static COMPUTED: Cell<u32> = const { Cell::new(0) };
-}
-
-fn computed() -> u32 {
-    COMPUTED.with(|computed| computed.replace(0))
-}
-
-fn key() -> Key {
-    key_of(&object(1))
-}
-
-fn object(version: u32) -> LeaderElection {
-    let spec = LeaderElectionSpec {
-        ensemble_ref: Some(EnsembleRef {
-            name: "main".to_owned(),
-        }),
-        connection: None,
-        authentication: None,
-        path: "/leader".to_owned(),
-        dialect: Dialect::from(DialectType::SingleText),
-        identity: None,
-        projections: serde_json::from_value(json!({ "lease": {} })).unwrap(),
-        pod_binding: None,
-        max_candidates: 50,
-    };
-    let mut object = LeaderElection::new("one", spec);
-    object.metadata.namespace = Some("default".to_owned());
-    object.metadata.uid = Some("uid-1".to_owned());
-    object.metadata.generation = Some(1);
-    object.metadata.resource_version = Some(version.to_string());
+/// An election that is projected to a Lease, as the API server shows it.
+fn object(version: u64, generation: i64, status: Option<LeaderElectionStatus>) -> LeaderElection {
+    let object = json!({"apiVersion": "zookeeper.bellwether.dev/v1alpha1", "kind": "LeaderElection",
+        "metadata": {"name": "one", "namespace": "default", "uid": "uid-1",
+            "resourceVersion": version.to_string(), "generation": generation},
+        "spec": {"ensembleRef": {"name": "main"}, "path": "/leader",
+            "dialect": {"type": "SingleText"}, "projections": {"lease": {}}}});
+    let mut object: LeaderElection = serde_json::from_value(object).unwrap();
+    object.status = status;
     object
 }
 
-fn seen(leader: &str, czxid: i64) -> WriterInput {
-    let rules = Rules::new(Arc::new(object(1).spec), None).unwrap();
-    let stat = NodeStat {
-        czxid,
-        ephemeral_owner: 1,
-        ..NodeStat::default()
-    };
-    let candidacy = rules.candidacy("leader", &stat, leader.as_bytes());
-    let snapshot = Snapshot::Node {
-        candidacy,
-        children: 0,
-        zxid: czxid,
-    };
-    WriterInput::Seen(Box::new(Seen {
-        key: key(),
-        uid: "uid-1".to_owned(),
-        generation: Some(1),
-        sight: Sight::Seen(Box::new(read_election(&rules, &snapshot))),
-        sighting: Sighting::new(),
-        noticed: Noticed::now(),
-    }))
+/// What is known of one election, and what the projector was sent since the last look.
+struct Bench {
+    statuses: Statuses,
+    key: Key,
 }
 
-fn status_of(updates: &[ElectionUpdate]) -> &Arc<LeaderElectionStatus> {
-    match updates {
-        [
-            ElectionUpdate::Election {
-                status: Some(status),
-                ..
-            },
-        ] => status,
-        other => panic!("{other:?}"),
+impl Bench {
+    /// The API server shows the object for the first time.
+    fn new() -> Self {
+        let mut bench = Self {
+            key: Key::of(&object(1, 1, None).metadata),
+            statuses: Statuses::new(Metrics::default()),
+        };
+        bench.show(object(1, 1, None));
+        assert_eq!(bench.sent().len(), 1);
+        bench
+    }
+
+    fn show(&mut self, object: LeaderElection) {
+        self.statuses.take(WriterInput::Object(Arc::new(object)));
+    }
+
+    /// A mirror of this generation sees a leader.
+    fn see(&mut self, leader: &str, czxid: i64, generation: i64) {
+        let rules = Rules::new(Arc::new(object(1, 1, None).spec), None).unwrap();
+        let stat = NodeStat {
+            czxid,
+            ephemeral_owner: 1,
+            ..NodeStat::default()
+        };
+        let snapshot = Snapshot::Node {
+            candidacy: rules.candidacy("leader", &stat, leader.as_bytes()),
+            children: 0,
+            zxid: czxid,
+        };
+        self.statuses.take(WriterInput::Seen(Box::new(Seen {
+            key: self.key.clone(),
+            uid: "uid-1".to_owned(),
+            generation: Some(generation),
+            sight: Sight::Seen(Box::new(read_election(&rules, &snapshot))),
+            sighting: Sighting::new(),
+            noticed: Noticed::now(),
+        })));
+    }
+
+    /// The statuses that the projector was sent.
+    fn sent(&mut self) -> Vec<Option<Arc<LeaderElectionStatus>>> {
+        let updates = self.statuses.updates();
+        updates
+            .map(|update| match update {
+                ElectionUpdate::Election { status, .. } => status,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    /// The one status that the projector was sent.
+    fn sent_once(&mut self) -> Arc<LeaderElectionStatus> {
+        let sent = self.sent();
+        let [Some(status)] = &*sent else {
+            panic!("{sent:?}")
+        };
+        status.clone()
+    }
+
+    /// What is written next, whatever the pace.
+    fn write(&mut self) -> Option<Write> {
+        self.statuses.next_write(self.statuses.next_due()?)
+    }
+
+    /// The API server takes a write. Returns the object as it is then.
+    fn written(&mut self, write: &Write, version: u64) -> LeaderElection {
+        let status = LeaderElectionStatus::clone(&write.status);
+        let now = object(version, 1, Some(status));
+        self.statuses.written(write, Arc::new(now.clone()));
+        now
+    }
+
+    fn computations(&self) -> usize {
+        self.statuses.entries[&self.key].computations
     }
 }
 
-/// The object after this write, and what its end leads to.
-fn finish(statuses: &mut Statuses, write: &StatusWrite, version: u32) -> LeaderElection {
-    let mut written = object(version);
-    written.status = Some(LeaderElectionStatus::clone(&write.status));
-    let (change, _) = statuses.finish(&write.key, Written::Done(Box::new(written.clone())));
-    assert!(change.is_some());
-    written
+#[test]
+fn a_change_is_computed_once_and_the_projector_is_sent_what_is_written() {
+    let mut bench = Bench::new();
+    bench.see("a", 1, 1);
+    let sent = bench.sent_once();
+    let write = bench.write().unwrap();
+    assert!(write.urgent && Arc::ptr_eq(&write.status, &sent));
+    // The answer to the write, and what the watch shows of it, whichever comes first.
+    let now = bench.written(&write, 2);
+    bench.show(now.clone());
+    assert!(bench.sent().is_empty() && bench.write().is_none());
+    assert_eq!(bench.computations(), 1);
+    // A label changes nothing that anything here depends on.
+    let mut labelled = now;
+    labelled.metadata.resource_version = Some("3".to_owned());
+    labelled.metadata.labels = Some([("team".to_owned(), "blue".to_owned())].into());
+    bench.show(labelled);
+    bench.see("b", 2, 1);
+    let sent = bench.sent_once();
+    let write = bench.write().unwrap();
+    assert!(Arc::ptr_eq(&write.status, &sent));
+    assert_eq!(write.object.metadata.resource_version.as_deref(), Some("3"));
+    let status = LeaderElectionStatus::clone(&sent);
+    bench.show(object(4, 1, Some(status)));
+    bench.written(&write, 4);
+    assert!(bench.sent().is_empty() && bench.write().is_none());
+    assert_eq!(bench.computations(), 2);
+    // The projector knows what became of the projections.
+    bench
+        .statuses
+        .take(WriterInput::Projected(Box::new(Projected {
+            key: bench.key.clone(),
+            uid: "uid-1".to_owned(),
+            generation: Some(1),
+            projection: bellwether_election::projection::Projection::default(),
+        })));
+    assert!(bench.sent().is_empty());
+    assert_eq!(bench.computations(), 3);
 }
 
 #[test]
-fn a_change_of_a_znode_leads_to_one_status_for_projector_and_writer() {
-    let mut statuses = Statuses::new(Metrics::default());
-    statuses.take(WriterInput::Object(Arc::new(object(1))));
-    computed();
-    let updates = statuses.take(seen("a", 1));
-    let write = statuses.start(Instant::now()).unwrap();
-    assert!(Arc::ptr_eq(status_of(&updates), &write.status));
-    assert_eq!(write.status.leader.as_ref().unwrap().identity, "a");
-    let written = finish(&mut statuses, &write, 2);
-    // The watch shows the own write.
-    let updates = statuses.take(WriterInput::Object(Arc::new(written)));
-    assert!(updates.is_empty());
-    assert!(statuses.next().is_none());
-    assert_eq!(computed(), 1);
+fn what_is_seen_during_a_write_is_computed_anew_from_what_was_written() {
+    let mut bench = Bench::new();
+    bench.see("a", 1, 1);
+    bench.sent_once();
+    let write = bench.write().unwrap();
+    bench.see("b", 2, 1);
+    assert_eq!(bench.sent_once().terms, 1);
+    assert!(bench.write().is_none());
+    bench.written(&write, 2);
+    let sent = bench.sent_once();
+    assert_eq!((sent.terms, sent.leader_transitions), (2, 1));
+    assert!(Arc::ptr_eq(&bench.write().unwrap().status, &sent));
+    assert_eq!(bench.computations(), 3);
 }
 
 #[test]
-fn what_is_seen_during_a_write_is_computed_from_what_was_written() {
-    let mut statuses = Statuses::new(Metrics::default());
-    statuses.take(WriterInput::Object(Arc::new(object(1))));
-    statuses.take(seen("a", 1));
-    let first = statuses.start(Instant::now()).unwrap();
-    statuses.take(seen("b", 2));
-    assert!(statuses.start(Instant::now()).is_none());
-    finish(&mut statuses, &first, 2);
-    let second = statuses.start(Instant::now()).unwrap();
-    assert_eq!((first.status.terms, second.status.terms), (1, 2));
-    assert_eq!(second.object.resource_version().as_deref(), Some("2"));
+fn after_a_conflict_the_projector_is_sent_what_is_computed_from_the_new_object() {
+    let mut bench = Bench::new();
+    bench.see("a", 1, 1);
+    bench.sent_once();
+    let write = bench.write().unwrap();
+    let other = LeaderElectionStatus {
+        terms: 3,
+        ..LeaderElectionStatus::default()
+    };
+    let now = object(2, 1, Some(other));
+    bench.statuses.refused(write, Arc::new(now.clone()));
+    bench.show(now);
+    let sent = bench.sent_once();
+    assert_eq!(sent.terms, 4);
+    let write = bench.write().unwrap();
+    assert!(Arc::ptr_eq(&write.status, &sent));
+    bench.statuses.failed(write);
+    assert!(Arc::ptr_eq(&bench.write().unwrap().status, &sent));
+    assert_eq!(bench.computations(), 2);
 }
 
 #[test]
-fn the_projector_gets_what_another_client_wrote() {
-    let mut statuses = Statuses::new(Metrics::default());
-    statuses.take(WriterInput::Object(Arc::new(object(1))));
-    statuses.take(seen("a", 1));
-    let write = statuses.start(Instant::now()).unwrap();
-    let mut written = finish(&mut statuses, &write, 2);
-    written.metadata.resource_version = Some("3".to_owned());
-    if let Some(status) = &mut written.status {
-        status.leader_transitions = 7;
-    }
-    let updates = statuses.take(WriterInput::Object(Arc::new(written)));
-    assert_eq!(status_of(&updates).leader_transitions, 7);
+fn a_reading_by_another_spec_does_not_count_and_an_older_object_does_not_come_back() {
+    let mut bench = Bench::new();
+    bench.see("a", 1, 1);
+    bench.sent_once();
+    let write = bench.write().unwrap();
+    let status = LeaderElectionStatus::clone(&write.status);
+    bench.show(object(3, 2, Some(status)));
+    // The answer to a write comes later than the watch shows what was changed after it.
+    bench.written(&write, 2);
+    assert_eq!(bench.sent(), [None]);
+    bench.see("b", 2, 1);
+    assert_eq!(bench.sent(), [None]);
+    assert!(bench.write().is_none());
+    bench.see("b", 2, 2);
+    let sent = bench.sent_once();
+    assert_eq!(sent.observed_generation, Some(2));
+    assert!(Arc::ptr_eq(&bench.write().unwrap().status, &sent));
 }

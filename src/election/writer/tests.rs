@@ -12,7 +12,8 @@ use bellwether_election::{NodeStat, Rules, Sight, Snapshot, read_election};
 use serde_json::{Value, json};
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use super::super::messages::{Seen, key_of};
+use super::super::Key;
+use super::super::messages::Seen;
 use super::super::noticed::Noticed;
 use super::super::sighting::Sighting;
 use super::*;
@@ -78,7 +79,7 @@ async fn answer(
 /// A writer at work, and the handles to it.
 struct Bench {
     world: Shared,
-    notes: mpsc::Sender<WriterInput>,
+    inputs: mpsc::Sender<WriterInput>,
     lease: Holder,
 }
 
@@ -90,7 +91,7 @@ impl Bench {
         let router = Router::new().fallback(answer).with_state(world.clone());
         let client = Client::new(router, "default");
         let (lease, is_held) = Holder::held(held);
-        let (notes, inbox) = mpsc::channel(16);
+        let (inputs, inbox) = mpsc::channel(16);
         let reporter = Reporter {
             controller: "test".to_owned(),
             instance: None,
@@ -101,7 +102,7 @@ impl Bench {
         );
         let bench = Self {
             world,
-            notes,
+            inputs,
             lease,
         };
         bench.show().await;
@@ -112,7 +113,7 @@ impl Bench {
     async fn show(&self) {
         let object = self.world.lock().unwrap().object.clone();
         let object: LeaderElection = serde_json::from_value(object).unwrap();
-        self.notes
+        self.inputs
             .send(WriterInput::Object(Arc::new(object)))
             .await
             .unwrap();
@@ -133,14 +134,14 @@ impl Bench {
             zxid: czxid,
         };
         let seen = Seen {
-            key: key_of(&object()),
+            key: Key::of(&object().metadata),
             uid: "uid-1".to_owned(),
             generation: Some(1),
             sight: Sight::Seen(Box::new(read_election(&rules, &snapshot))),
             sighting: Sighting::new(),
-            noticed: Noticed::event(&key_of(&object())),
+            noticed: Noticed::event(&Key::of(&object().metadata)),
         };
-        self.notes
+        self.inputs
             .send(WriterInput::Seen(Box::new(seen)))
             .await
             .unwrap();

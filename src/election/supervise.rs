@@ -16,13 +16,13 @@ use tracing::error;
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Runs a task until it ends by itself. When it panics, that is logged, and after a pause it runs again; the
-/// first pause is this long.
-pub(super) async fn kept(
+/// Runs a task until it ends by itself. When it panics, that is logged and reported, and after a pause it runs
+/// again; the first pause is this long.
+pub(super) async fn supervise(
     what: &str,
     first: Duration,
     mut run: impl FnMut() -> BoxFuture<'static, ()>,
-    mut tell: impl FnMut(Duration) -> BoxFuture<'static, ()>,
+    mut report: impl FnMut(Duration) -> BoxFuture<'static, ()>,
 ) {
     let mut pause = first;
     loop {
@@ -34,7 +34,7 @@ pub(super) async fn kept(
             pause = first;
         }
         error!(what, ?pause, "panicked and is started again");
-        tell(pause).await;
+        report(pause).await;
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -47,10 +47,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_panics_is_told_and_run_again_with_growing_pauses() {
+    async fn what_panics_is_reported_and_run_again_with_growing_pauses() {
         let runs = Arc::new(Mutex::new(0));
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let (count, pauses) = (runs.clone(), told.clone());
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let (count, pauses) = (runs.clone(), reports.clone());
         let run = move || {
             let count = count.clone();
             async move {
@@ -60,12 +60,12 @@ mod tests {
             }
             .boxed()
         };
-        let tell = move |pause: Duration| {
+        let report = move |pause: Duration| {
             pauses.lock().unwrap().push(pause.as_millis());
             std::future::ready(()).boxed()
         };
-        kept("a test", Duration::from_millis(1), run, tell).await;
+        supervise("a test", Duration::from_millis(1), run, report).await;
         assert_eq!(*runs.lock().unwrap(), 4);
-        assert_eq!(*told.lock().unwrap(), [1, 2, 4]);
+        assert_eq!(*reports.lock().unwrap(), [1, 2, 4]);
     }
 }

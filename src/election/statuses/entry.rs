@@ -1,0 +1,180 @@
+//! What is known of one election.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether_api::{LeaderElection, LeaderElectionStatus};
+use bellwether_election::{Sight, status_and_projection};
+use jiff::Timestamp;
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use super::super::agenda::Due;
+use super::super::messages::{Projected, Seen};
+use super::super::metrics::Metrics;
+use super::super::noticed::Noticed;
+use super::super::pace::Pace;
+use super::super::sighting::Sighting;
+
+/// How often one status may be written: what is urgent so many times in a row, and then, as anything
+/// else, once in this time.
+const BURST: u32 = 4;
+const GAP: Duration = Duration::from_secs(1);
+
+/// The status that an object should have.
+enum Computed {
+    /// It has to be computed, as something that it depends on changed.
+    Outdated,
+    /// The one that the object has. No copy is kept, since most of thousands of elections are in this state.
+    Same,
+    /// Another one.
+    Other(Arc<LeaderElectionStatus>),
+}
+
+/// What is known of one election.
+pub(super) struct Entry {
+    object: Arc<LeaderElection>,
+    /// What a mirror sees, and the generation that it was started for.
+    seen: Option<(Option<i64>, Sight)>,
+    projected: Option<Projected>,
+    computed: Computed,
+    /// When the leader was last read.
+    pub(super) sighting: Option<Sighting>,
+    /// When the first event came that is not written yet.
+    pub(super) noticed: Option<Noticed>,
+    pub(super) pace: Pace,
+    pub(super) failures: u32,
+    pub(super) not_before: Option<Instant>,
+    /// When to write; `None` if there is nothing to write or a write is under way.
+    pub(super) due: Option<Due>,
+    pub(super) is_writing: bool,
+    /// How often the status was computed.
+    #[cfg(test)]
+    pub(super) computations: usize,
+}
+
+impl Entry {
+    pub(super) fn new(object: Arc<LeaderElection>) -> Self {
+        Self {
+            object,
+            seen: None,
+            projected: None,
+            computed: Computed::Outdated,
+            sighting: None,
+            noticed: None,
+            pace: Pace::new(GAP, BURST),
+            failures: 0,
+            not_before: None,
+            due: None,
+            is_writing: false,
+            #[cfg(test)]
+            computations: 0,
+        }
+    }
+
+    pub(super) fn object(&self) -> &Arc<LeaderElection> {
+        &self.object
+    }
+
+    /// Takes a state of the object, unless it is an older one. Returns whether the spec changed, or the status
+    /// in another way than by writing what was computed.
+    pub(super) fn replace(&mut self, object: Arc<LeaderElection>, metrics: &Metrics) -> bool {
+        if !is_newer(&object, &self.object) {
+            return false;
+        }
+        metrics.replaced(self.object.status.as_ref(), object.status.as_ref());
+        let old = std::mem::replace(&mut self.object, object);
+        let (new, old) = (&*self.object, &*old);
+        let is_other_spec =
+            new.metadata.generation != old.metadata.generation || new.spec != old.spec;
+        // A status that is computed again from itself stays the same.
+        let is_written = matches!(&self.computed, Computed::Other(status) if new.status.as_ref() == Some(status));
+        let changed = is_other_spec || (!is_written && new.status != old.status);
+        if changed {
+            self.computed = Computed::Outdated;
+        } else if is_written {
+            self.computed = Computed::Same;
+        }
+        changed
+    }
+
+    /// Takes what a mirror sees.
+    pub(super) fn see(&mut self, seen: Seen) {
+        self.noticed.get_or_insert(seen.noticed);
+        self.seen = Some((seen.generation, seen.sight));
+        self.sighting = Some(seen.sighting);
+        self.computed = Computed::Outdated;
+    }
+
+    /// Takes the outcome of the projections.
+    pub(super) fn project(&mut self, projected: Projected) {
+        self.projected = Some(projected);
+        self.computed = Computed::Outdated;
+    }
+
+    /// When the leader that is seen had to run at the latest.
+    pub(super) fn owned(&self) -> Option<Timestamp> {
+        match self.seen.as_ref()? {
+            (_, Sight::Seen(reading)) => reading.leader()?.znode.candidacy()?.owned,
+            (_, Sight::Blind(_)) => None,
+        }
+    }
+
+    /// The status that the object should have, if it has another one.
+    pub(super) fn pending(&mut self) -> Option<Arc<LeaderElectionStatus>> {
+        if matches!(self.computed, Computed::Same) {
+            return None;
+        }
+        let status = self.status()?;
+        if self.object.status.as_ref() == Some(&status) {
+            self.computed = Computed::Same;
+            return None;
+        }
+        Some(status)
+    }
+
+    /// The status that the object should have, if that is known.
+    pub(super) fn status(&mut self) -> Option<Arc<LeaderElectionStatus>> {
+        match &self.computed {
+            Computed::Outdated => {
+                let status = Arc::new(self.compute()?);
+                self.computed = Computed::Other(status.clone());
+                Some(status)
+            }
+            Computed::Same => self.object.status.clone().map(Arc::new),
+            Computed::Other(status) => Some(status.clone()),
+        }
+    }
+
+    fn compute(&mut self) -> Option<LeaderElectionStatus> {
+        let (generation, sight) = self.seen.as_ref()?;
+        // A reading by an older spec does not count for this one, whose mirror is starting.
+        if *generation != self.object.metadata.generation {
+            return None;
+        }
+        #[cfg(test)]
+        {
+            self.computations += 1;
+        }
+        let projected = self.projected.as_ref();
+        let projected = projected.filter(|projected| projected.generation == *generation);
+        Some(status_and_projection(
+            &self.object.spec,
+            *generation,
+            sight,
+            projected.map(|projected| &projected.projection),
+            self.object.status.as_ref(),
+            Timestamp::now(),
+        ))
+    }
+}
+
+/// Whether one state of an object is newer than another. Resource versions are numbers that grow; if they are
+/// not numbers, the API server is believed.
+fn is_newer(one: &LeaderElection, other: &LeaderElection) -> bool {
+    let version = |object: &LeaderElection| object.resource_version()?.parse::<u64>().ok();
+    match (version(one), version(other)) {
+        (Some(one), Some(other)) => one > other,
+        _ => true,
+    }
+}
