@@ -141,23 +141,22 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
     }
 }
 
-/// The leader of an ensemble at rest.
+/// The leader of an ensemble at rest. `None` while a member has no transaction of the leader's epoch: that shows in
+/// the status as soon as it has one, so all members have to be asked.
 pub(crate) fn leader(objects: &Objects, observation: &Observation) -> Option<Leader> {
-    observation.pods.iter().find_map(|pod| {
-        let ServerReport::Serving {
-            role: MemberRole::Leader,
-            zxid,
-            ..
-        } = pod.server
-        else {
-            return None;
-        };
-        let object = objects.pods.iter().find(|p| p.name_any() == pod.name)?;
-        Some(Leader {
-            address: address(object)?,
-            epoch: zxid >> 32,
-        })
-    })
+    let pods = || observation.pods.iter().chain(&observation.observers.pods);
+    let epoch = |pod: &PodObservation| match pod.server {
+        ServerReport::Serving { zxid, .. } => Some(zxid >> 32),
+        _ => None,
+    };
+    let pod = pods().find(|pod| pod.server.role() == MemberRole::Leader)?;
+    let object = objects.pods.iter().find(|p| p.name_any() == pod.name)?;
+    let leader = Leader {
+        address: address(object)?,
+        epoch: epoch(pod)?,
+    };
+    let follow = |pod| epoch(pod) == Some(leader.epoch);
+    pods().all(follow).then_some(leader)
 }
 
 /// Whether the leader of an ensemble at rest leads the same epoch as before.
