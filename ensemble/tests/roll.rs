@@ -141,7 +141,7 @@ fn unknown_leader_blocks_the_roll() {
     story(&mut world);
     assert_eq!(world.restarts(), [0, 0, 0]);
     assert!(
-        world.message().contains("nothing is known"),
+        world.message().contains("does not know its role"),
         "{}",
         world.message()
     );
