@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_api::labels;
+use bellwether_api_server::{Kind, Object, Verb, Write};
 use bellwether_ensemble::safety::{can_join, holds_majority};
 use bellwether_ensemble::{ServerId, Voters};
 use serde_json::Value;
 
-use crate::api_server::{Kind, Object, Verb, Write};
 use crate::cluster::{ENSEMBLE, Machines, NAME};
 use crate::zookeeper::Phase;
 use observers::{Observers, is_observer};

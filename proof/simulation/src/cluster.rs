@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bellwether::Members;
+use bellwether_api_server::ApiServer;
 use bellwether_ensemble::volume_report::VolumeReport;
 use tokio::time::{Instant, sleep};
 
-use crate::api_server::ApiServer;
 use crate::controllers::Controllers;
 use crate::kubelet::Kubelets;
 use crate::zookeeper::clients::Writer;

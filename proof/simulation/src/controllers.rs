@@ -10,9 +10,8 @@ mod stateful_pods;
 mod stateful_sets;
 mod volumes;
 
+use bellwether_api_server::Store;
 use tokio::time::Instant;
-
-use crate::api_server::Store;
 
 pub use garbage::GarbageCollector;
 pub use stateful_sets::StatefulSets;

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use bellwether_api_server::{Delete, Kind, Object, Store};
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::{Value, json};
 
-use crate::api_server::{Delete, Kind, Object, Store};
 use crate::zookeeper::{DiskId, Phase, ProcessId, Zoo};
 use status::{other_containers, write_status};
 

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::{Operator, Settings};
+use bellwether_api_server::Kind;
 use bellwether_ensemble::desired::observers::set_name;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::Context;
@@ -23,7 +24,6 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::acts::{Variety, choose};
-use crate::api_server::Kind;
 use crate::checks::{Checks, ObserverSight, Sight, list_of};
 use crate::cluster::{Cluster, NAME, NAMESPACE};
 use crate::requests::{Requests, Trouble};
@@ -137,7 +137,7 @@ enum Later {
 /// its own: hash maps of this thread are seeded only when its life has begun.
 pub fn prepare() {
     // A thread that fails leaves the work to the lives.
-    let _ = std::thread::spawn(crate::api_server::prepare).join();
+    let _ = std::thread::spawn(bellwether_api_server::prepare).join();
 }
 
 /// Lives through one life.

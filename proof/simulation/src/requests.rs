@@ -4,10 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bellwether_api_server::{Action, After, Answer, Before, Call, Faults, Kind, Stops, Then};
 use tokio::time::Instant;
-
-use crate::api_server::{Action, After, Answer, Before, Call, Faults, Kind, Then};
-use crate::stops::Stops;
 
 /// What goes wrong now.
 #[derive(Clone, Debug, Default)]
@@ -176,7 +174,6 @@ impl Faults for Requests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api_server::Action;
 
     fn call(client: &str, action: Action, kind: Kind) -> Call {
         Call {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bellwether_simulation::api_server::{Delete, Kind, Opinion, Propagation, Quota, Store, Verb};
+use bellwether_api_server::{Delete, Kind, Opinion, Propagation, Quota, Store, Verb};
 use bellwether_simulation::controllers::Controllers;
 use serde_json::{Value, json};
 use tokio::time::advance;

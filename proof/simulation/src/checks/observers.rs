@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwether_api::labels;
+use bellwether_api_server::{Kind, Object, Verb, Write};
 use bellwether_ensemble::desired::observers::{pod_name, set_name};
 use bellwether_ensemble::safety::can_join;
 use bellwether_ensemble::{ServerId, Voters};
 
 use super::{Sight, id_of, list_of};
-use crate::api_server::{Kind, Object, Verb, Write};
 use crate::cluster::{ENSEMBLE, NAME};
 use crate::zookeeper::Phase;
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwether_api::labels;
+use bellwether_api_server::{Kind, Object, Verb, Write};
 use bellwether_ensemble::desired::bootstrap_config_map;
 
 use super::{Sight, id_of, list_of, ordinal};
-use crate::api_server::{Kind, Object, Verb, Write};
 use crate::cluster::NAME;
 use crate::zookeeper::{Phase, ProcessId};
 

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use bellwether_api::labels;
+use bellwether_api_server::{Kind, Object, Store};
 use bellwether_ensemble::desired::bootstrap_config_map;
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::observers::set_name;
 use serde_json::{Map, Value, json};
 
-use crate::api_server::{Kind, Object, Store};
 use crate::cluster::{NAME, NAMESPACE};
 
 /// Every object by its kind and name.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bellwether_api::ensemble::MemberRole;
 use bellwether_api::labels;
+use bellwether_api_server::Object;
 use bellwether_ensemble::four_letter::parse_srvr;
 use serde_json::Value;
 
 use super::Sight;
-use crate::api_server::Object;
 use crate::cluster::{ENSEMBLE, NAME};
 use crate::zookeeper::{Phase, ProcessId};
 

@@ -1,8 +1,7 @@
 //! Events as client-go's recorder writes them: one that is like an earlier one counts that up.
 
+use bellwether_api_server::{Kind, Object, Store};
 use serde_json::json;
-
-use crate::api_server::{Kind, Object, Store};
 
 /// Records an event about an object.
 pub(super) fn record(
@@ -12,7 +11,7 @@ pub(super) fn record(
     reason: &str,
     message: &str,
 ) {
-    let now = crate::clock::now();
+    let now = bellwether_api_server::now();
     let seconds = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
     let seconds = seconds.to_string();
     let known = store

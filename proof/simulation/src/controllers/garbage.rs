@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_api_server::{
+    Cache, Change, Delete, Event, Kind, Object, Propagation, Refusal, Store,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::earlier;
-use crate::api_server::{Cache, Change, Delete, Event, Kind, Object, Propagation, Refusal, Store};
 
 const ACTOR: &str = "generic-garbage-collector";
 const FOREGROUND: &str = "foregroundDeletion";

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use bellwether_api_server::{Cache, Kind, Object, Refusal, Store};
 use serde_json::{Value, json};
 
 use super::stateful_sets::{ACTOR, owner_reference};
-use crate::api_server::{Cache, Kind, Object, Refusal, Store};
 
 /// The revision that pods are made of, the one that they were made of before, and how often a name was
 /// taken already.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use bellwether_api_server::{Cache, Kind, Object, Refusal, Store};
 use serde_json::{Map, Value, json};
 
 use super::events::record;
 use super::stateful_sets::{ACTOR, owner_reference};
-use crate::api_server::{Cache, Kind, Object, Refusal, Store};
 
 /// Why a pod is not as it should be.
 pub(super) struct Failure(pub(super) String);

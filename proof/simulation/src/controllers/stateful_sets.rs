@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_api_server::{Cache, Kind, Object, Store, label_selector_selects};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -13,7 +14,6 @@ use super::revisions::{Revisions, find, truncate};
 use super::stateful_pods::{
     Failure, claim_is_stale, create, create_claims, delete, ordinal, ordinals, own_claims,
 };
-use crate::api_server::{Cache, Kind, Object, Store, label_selector_selects};
 
 pub(super) const ACTOR: &str = "statefulset-controller";
 

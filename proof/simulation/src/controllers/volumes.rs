@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_api_server::{Delete, Kind, Object, Store};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::earlier;
-use crate::api_server::{Delete, Kind, Object, Store};
 
 const BINDER: &str = "persistentvolume-binder";
 const PROTECTOR: &str = "pvc-protection-controller";
@@ -193,7 +193,7 @@ fn resizing(store: &mut Store, claim: &Object) {
             "type": "Resizing",
             "status": "True",
             "lastProbeTime": null,
-            "lastTransitionTime": crate::clock::now().to_string(),
+            "lastTransitionTime": bellwether_api_server::now().to_string(),
         }]);
     });
 }

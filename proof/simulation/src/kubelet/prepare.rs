@@ -1,14 +1,13 @@
 //! The start of a pod's server: the member program, the volumes and the configuration.
 
 use bellwether_api::labels;
+use bellwether_api_server::{Kind, Object, Store, now};
 use bellwether_ensemble::ServerId;
 use bellwether_ensemble::desired::bootstrap_config_map;
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, PREPARE_CONTAINER};
 use bellwether_member::identify;
 
 use super::{Kubelets, Sandbox};
-use crate::api_server::{Kind, Object, Store};
-use crate::clock;
 use crate::zookeeper::{Bootstrap, Prepare, Start, Zoo};
 
 impl Kubelets {
@@ -62,7 +61,7 @@ impl Kubelets {
                 epochs: word("epochs"),
             },
             required: annotation(INITIALIZE).map(str::to_owned),
-            now: u64::try_from(clock::now().as_second()).unwrap_or(0),
+            now: u64::try_from(now().as_second()).unwrap_or(0),
         })?;
         Start::parse(&prepare.ensemble, id, &text, disk, log_disk)
             .map_err(|error| error.to_string())

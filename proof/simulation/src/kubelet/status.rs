@@ -1,11 +1,10 @@
 //! What the kubelet writes about a pod's containers.
 
+use bellwether_api_server::{Kind, Object, Store, now};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, PREPARE_CONTAINER};
 use serde_json::{Value, json};
 
 use super::{ACTOR, Sandbox, Stage};
-use crate::api_server::{Kind, Object, Store};
-use crate::clock;
 
 /// The containers of a pod beside the server's.
 pub(super) fn other_containers(pod: &Object) -> Vec<String> {
@@ -83,7 +82,7 @@ pub(super) fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool,
     }
     sandbox.written = status.clone();
     let target = (sandbox.namespace.as_str(), sandbox.name.as_str());
-    let now = clock::now().to_string();
+    let now = now().to_string();
     let _ = store.update_status(ACTOR, Kind::POD, target, |live| {
         if live.is_null() {
             *live = json!({});

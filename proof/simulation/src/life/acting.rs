@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellwether_api_server::{Delete, Kind, Link, Propagation, Quota};
 use bellwether_ensemble::desired::claims::log_claim;
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::{Value, json};
@@ -9,7 +10,6 @@ use serde_json::{Value, json};
 use super::scripted::merge;
 use super::{Later, Life, webhooks};
 use crate::acts::{Act, Change};
-use crate::api_server::{Delete, Kind, Link, Propagation, Quota};
 use crate::cluster::{ENSEMBLE, NAME, NAMESPACE, NODES};
 use crate::zookeeper::Phase;
 

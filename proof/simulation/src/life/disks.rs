@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use bellwether_api_server::{Delete, Kind};
 use bellwether_ensemble::desired::claims::{data_claim, log_claim};
 use serde_json::Value;
 
 use super::{Later, Life};
-use crate::api_server::{Delete, Kind};
 use crate::cluster::{NAME, NAMESPACE};
 
 /// What the status asks for when a member has one volume without the other.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bellwether_api_server::Kind;
+
 use super::observing::voters;
 use super::{Later, Life};
-use crate::api_server::Kind;
 use crate::checks::Circumstances;
 use crate::cluster::{ENSEMBLE, NAME, NAMESPACE};
 

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use bellwether_api_server::Kind;
 use bellwether_ensemble::rules::Rules;
 use serde_json::Value;
 
 use super::{Life, Options};
-use crate::api_server::Kind;
 use crate::checks::picture::{Picture, View, differences, picture};
 use crate::cluster::{NAME, NAMESPACE};
 

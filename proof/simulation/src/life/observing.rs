@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bellwether_api::labels;
+use bellwether_api_server::{Delete, Kind, Object, Propagation, Store};
 use bellwether_ensemble::desired::claims::{data_claim, log_claim};
 use bellwether_ensemble::desired::observers::{pod_name, set_name};
 use serde_json::json;
 
 use super::{Later, Life};
 use crate::acts::ObserverAct;
-use crate::api_server::{Delete, Kind, Object, Propagation, Store};
 use crate::cluster::{NAME, NAMESPACE};
 use crate::zookeeper::Phase;
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_api::labels;
+use bellwether_api_server::{Delete, Kind, Object};
 use bellwether_ensemble::desired::bootstrap_config_map;
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
 use serde_json::Value;
 
 use super::{Life, Options, Story, webhooks};
-use crate::api_server::{Delete, Kind, Object};
 use crate::cluster::{ENSEMBLE, NAME, NAMESPACE};
 use crate::script::{Condition, Deed, Line, Script};
 use crate::zookeeper::Phase;

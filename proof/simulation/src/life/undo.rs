@@ -1,12 +1,12 @@
 //! `kubectl rollout undo` on the StatefulSet, and what it does to the server list in the template.
 
 use bellwether_api::labels;
+use bellwether_api_server::Kind;
 use bellwether_ensemble::Voters;
 use bellwether_ensemble::safety::may_become_live;
 use serde_json::Value;
 
 use super::Life;
-use crate::api_server::Kind;
 use crate::cluster::{NAME, NAMESPACE};
 
 /// The server list in the annotations of a pod or of a pod template.

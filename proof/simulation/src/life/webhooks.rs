@@ -1,10 +1,10 @@
 //! Admission webhooks: those that refuse writes for a time, and those that change objects on their way, the status
 //! among them.
 
+use bellwether_api_server::{Admission, Kind, Opinion, Review, Verb};
 use serde_json::{Value, json};
 
 use crate::acts::Injection;
-use crate::api_server::{Admission, Kind, Opinion, Review, Verb};
 
 /// The kind of this name, of those that webhooks look at.
 fn kind_of(name: &str) -> Kind {

@@ -1,8 +1,8 @@
 //! What the executor's preconditions and the lease keep from happening.
 
+use bellwether_api_server::Action;
 use bellwether_ensemble::rules::Rule;
 use bellwether_simulation::acts::Act;
-use bellwether_simulation::api_server::Action;
 use bellwether_simulation::requests::Held;
 use bellwether_simulation::script::{Condition, Deed, Line};
 use serde_json::json;

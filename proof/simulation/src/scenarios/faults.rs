@@ -1,8 +1,8 @@
 //! Faults that a review of the operator found, and that it must not have again.
 
+use bellwether_api_server::Action;
 use bellwether_ensemble::rules::Rule;
 use bellwether_simulation::acts::Act;
-use bellwether_simulation::api_server::Action;
 use bellwether_simulation::requests::Held;
 use bellwether_simulation::script::{Condition, Deed, Line, Script};
 use serde_json::json;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Target;
-use crate::api_server::kind::Kind;
-use crate::api_server::merge::{merge_applied, prune};
-use crate::api_server::object::{Object, word};
-use crate::api_server::ownership::{Fields, Ownership};
-use crate::api_server::refusal::{self, Refusal, conflict};
-use crate::api_server::store::{Store, Verb};
-use crate::api_server::structure::Place;
+use crate::kind::Kind;
+use crate::merge::{merge_applied, prune};
+use crate::object::{Object, word};
+use crate::ownership::{Fields, Ownership};
+use crate::refusal::{self, Refusal, conflict};
+use crate::store::{Store, Verb};
+use crate::structure::Place;
 
 impl Store {
     /// Applies a configuration under a manager's name.

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 /// What the clocks of API servers, controllers, kubelets and members show now.
-pub(crate) fn now() -> Timestamp {
+pub fn now() -> Timestamp {
     let now = bellwether_virtual_time::cluster_time();
     Timestamp::try_from(now).unwrap_or(Timestamp::MAX)
 }

@@ -4,9 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether_simulation::api_server::{
-    After, Answer, ApiServer, Before, Call, Faults, Kind, Link, Then,
-};
+use bellwether_api_server::{After, Answer, ApiServer, Before, Call, Faults, Kind, Link, Then};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};

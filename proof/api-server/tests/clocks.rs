@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use bellwether_simulation::stops::Stops;
+use bellwether_api_server::Stops;
 use bellwether_virtual_time::{begin, cluster_time};
 
 #[tokio::test(flavor = "current_thread")]
