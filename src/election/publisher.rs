@@ -62,30 +62,21 @@ impl Publisher {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use axum::Router;
-    use axum::http::StatusCode;
+    use bellwether_api_server::{ApiServer, Kind};
     use kube::runtime::events::EventType;
     use tokio::time::{Instant, sleep};
 
     use super::*;
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn events_let_statuses_go_first_but_not_for_ever() {
-        let sent = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&sent);
-        let router = Router::new().fallback(move |body: String| async move {
-            counted.fetch_add(1, Ordering::Relaxed);
-            (StatusCode::CREATED, body)
-        });
+        let server = ApiServer::new(1, 1);
         let reporter = Reporter {
             controller: "test".to_owned(),
             instance: None,
         };
         let (busy, is_busy) = watch::channel(true);
-        let publisher = Publisher::new(Client::new(router, "default"), reporter, is_busy);
+        let publisher = Publisher::new(server.client("test"), reporter, is_busy);
         for _ in 0..4 {
             let event = Event {
                 type_: EventType::Normal,
@@ -98,7 +89,7 @@ mod tests {
         }
         let begin = Instant::now();
         let until = async |count: usize| {
-            while sent.load(Ordering::Relaxed) < count {
+            while server.store().list(Kind::EVENT, None).count() < count {
                 assert!(begin.elapsed() < PATIENCE, "{count} were never sent");
                 sleep(Duration::from_millis(5)).await;
             }

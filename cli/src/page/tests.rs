@@ -1,11 +1,10 @@
-//! The router as a browser sees it, with an API server that is a function.
+//! The router as a browser sees it, with an API server in memory.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request};
+use bellwether_api_server::{ApiServer, Kind, Recorder};
 use futures::StreamExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -13,89 +12,54 @@ use tower::ServiceExt as _;
 use super::*;
 use bellwether::{Metrics, admin};
 
-/// An API server with one election and no ensemble; its watches send no events.
-#[derive(Clone, Default)]
-struct Cluster {
-    asked: Arc<Mutex<Vec<String>>>,
-    watches: Arc<AtomicUsize>,
-}
-
-/// Counts as open while it lives.
-struct Open(Arc<AtomicUsize>);
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 const HOSTILE: &str = "<img src=x onerror=alert(1)>";
 
-impl Cluster {
-    fn client(&self) -> Client {
-        let cluster = self.clone();
-        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
-            let cluster = cluster.clone();
-            async move { Ok::<_, std::convert::Infallible>(cluster.answer(&request)) }
-        });
-        Client::new(service, "default")
-    }
+/// An API server with one election and no ensemble, and what it was asked.
+struct Cluster {
+    server: ApiServer,
+    asked: Recorder,
+}
 
-    fn answer(&self, request: &Request<kube::client::Body>) -> axum::http::Response<Body> {
-        let uri = request.uri();
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.push(uri.to_string());
+impl Cluster {
+    fn new() -> Self {
+        let (server, asked) = (ApiServer::new(1, 1), Recorder::default());
+        server.set_faults(asked.clone());
         let election = json!({
-            "apiVersion": "zookeeper.bellwether.dev/v1alpha1",
-            "kind": "LeaderElection",
-            "metadata": { "name": "app", "namespace": "shop", "resourceVersion": "7" },
+            "metadata": { "name": "app", "namespace": "shop" },
             "spec": {
                 "ensembleRef": { "name": "main" }, "path": "/app", "dialect": { "type": "Kazoo" },
             },
-            "status": {
-                "candidateCount": 1, "leaderTransitions": 0, "terms": 1, "unmatchedChildren": 0,
-                "leader": { "identity": HOSTILE, "identitySource": "Data", "node": "n_1" },
-                "candidates": [{ "node": "n_1", "position": 0, "identity": HOSTILE }],
-                "conditions": [{
-                    "type": "Synced", "status": "True", "reason": "Watching", "message": "",
-                    "lastTransitionTime": "2026-01-01T00:00:00Z",
-                }],
-            },
         });
-        if uri.query().is_some_and(|q| q.contains("watch=true")) {
-            self.watches.fetch_add(1, Ordering::SeqCst);
-            let open = Open(self.watches.clone());
-            let never = futures::stream::pending::<Result<Vec<u8>, std::io::Error>>();
-            let silent = never.inspect(move |_| {
-                let _ = &open;
-            });
-            return axum::http::Response::new(Body::from_stream(silent));
-        }
-        let elections = uri.path().ends_with("/leaderelections");
-        let body = if uri.path().ends_with("/leaderelections/app") {
-            election
-        } else {
-            let items = if elections {
-                vec![election]
-            } else {
-                Vec::new()
-            };
-            let metadata = json!({ "resourceVersion": "7" });
-            json!({ "apiVersion": "v1", "kind": "List", "metadata": metadata, "items": items })
-        };
-        axum::http::Response::new(Body::from(body.to_string()))
+        let status = json!({
+            "candidateCount": 1, "leaderTransitions": 0, "terms": 1, "unmatchedChildren": 0,
+            "leader": { "identity": HOSTILE, "identitySource": "Data", "node": "n_1" },
+            "candidates": [{ "node": "n_1", "position": 0, "identity": HOSTILE }],
+            "conditions": [{
+                "type": "Synced", "status": "True", "reason": "Watching", "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        });
+        let mut store = server.store();
+        store.create("user", Kind::ELECTION, election).unwrap();
+        let at = ("shop", "app");
+        store
+            .update_status("operator", Kind::ELECTION, at, |now| *now = status)
+            .unwrap();
+        drop(store);
+        Self { server, asked }
     }
 
+    /// The namespaces of all requests.
     fn asked(&self) -> Vec<String> {
-        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.clone()
+        let calls = self.asked.calls().into_iter();
+        calls.map(|call| call.namespace).collect()
     }
 }
 
 /// The routes, and what stops them when it is dropped.
 fn page(cluster: &Cluster, namespaces: Vec<Option<String>>) -> (Router, watch::Sender<bool>) {
     let (stop, stopped) = watch::channel(false);
-    let client = cluster.client();
+    let client = cluster.server.client("page");
     let window = Window::new(client.clone(), namespaces).lingering(Duration::from_millis(50));
     let operator = Operator {
         version: "1.2.3",
@@ -134,7 +98,7 @@ async fn there_is_no_page_unless_it_is_asked_for() {
 
 #[tokio::test]
 async fn it_is_read_only_and_nothing_foreign_may_run_in_it() {
-    let cluster = Cluster::default();
+    let cluster = Cluster::new();
     let (routes, _stop) = page(&cluster, vec![None]);
     for path in ["/page", "/page.css", "/page.js", "/page/view.json"] {
         let response = ask(&routes, Method::GET, path).await;
@@ -186,7 +150,7 @@ fn the_page_has_no_inline_script_or_style_and_makes_no_markup_of_text() {
 
 #[tokio::test]
 async fn what_is_shown_is_what_the_objects_say_and_what_was_asked_for() {
-    let cluster = Cluster::default();
+    let cluster = Cluster::new();
     let (routes, _stop) = page(&cluster, vec![None]);
     let response = ask(&routes, Method::GET, "/page/view.json?election=shop/app").await;
     let view: Value = serde_json::from_str(&text(response).await).unwrap();
@@ -206,32 +170,26 @@ async fn what_is_shown_is_what_the_objects_say_and_what_was_asked_for() {
     assert_eq!(view["election"]["missing"], "other/app");
     assert_eq!(view["elections"]["matching"], 0);
     assert_eq!(view["elections"]["total"], 1);
-    assert!(
-        !cluster
-            .asked()
-            .iter()
-            .any(|uri| uri.contains("/namespaces/other/"))
-    );
+    assert!(!cluster.asked().contains(&"other".to_owned()));
 }
 
 #[tokio::test]
 async fn only_the_namespaces_of_the_operator_are_asked() {
-    let cluster = Cluster::default();
+    let cluster = Cluster::new();
     let scope = ["shop", "bank"].map(|name| Some(name.to_owned()));
     let (routes, _stop) = page(&cluster, scope.to_vec());
     let response = ask(&routes, Method::GET, "/page/view.json").await;
     assert_eq!(response.status(), StatusCode::OK);
     let asked = cluster.asked();
     assert!(asked.len() >= 6, "{asked:?}");
-    for uri in asked {
-        let here = ["/namespaces/shop/", "/namespaces/bank/"];
-        assert!(here.iter().any(|part| uri.contains(part)), "{uri}");
+    for namespace in asked {
+        assert!(["shop", "bank"].contains(&&*namespace), "{namespace}");
     }
 }
 
 #[tokio::test]
 async fn nothing_is_asked_while_nobody_looks() {
-    let cluster = Cluster::default();
+    let cluster = Cluster::new();
     let (routes, _stop) = page(&cluster, vec![None]);
     let response = ask(&routes, Method::GET, "/page").await;
     assert_eq!(response.status(), StatusCode::OK);
@@ -241,19 +199,16 @@ async fn nothing_is_asked_while_nobody_looks() {
     let open = ask(&routes, Method::GET, "/page/events").await;
     let second = ask(&routes, Method::GET, "/page/events?namespace=shop").await;
     wait("two pages share three watches", || {
-        cluster.watches.load(Ordering::SeqCst) == 3
+        cluster.server.watches() == 3
     })
     .await;
     drop((open, second));
-    wait("the watches end", || {
-        cluster.watches.load(Ordering::SeqCst) == 0
-    })
-    .await;
+    wait("the watches end", || cluster.server.watches() == 0).await;
 }
 
 #[tokio::test]
 async fn a_stream_begins_with_the_document_and_ends_with_the_operator() {
-    let cluster = Cluster::default();
+    let cluster = Cluster::new();
     let (routes, stop) = page(&cluster, vec![None]);
     let response = ask(&routes, Method::GET, "/page/events").await;
     assert_eq!(response.headers()["content-type"], "text/event-stream");
@@ -286,7 +241,7 @@ async fn a_stream_begins_with_the_document_and_ends_with_the_operator() {
 
 #[tokio::test]
 async fn pages_beyond_what_there_is_room_for_are_refused() {
-    let cluster = Cluster::default();
+    let cluster = Cluster::new();
     let (routes, _stop) = page(&cluster, vec![None]);
     let mut open = Vec::new();
     for _ in 0..32 {

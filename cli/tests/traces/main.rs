@@ -1,7 +1,5 @@
-//! The operator with `--traces-endpoint`, against stand-ins for the API server and for a collector.
+//! The operator with `--traces-endpoint`, against an API server on loopback and a stand-in for a collector.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
-
-mod api_server;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,12 +7,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use api_server::ApiServer;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::routing::post;
+use bellwether_api::labels::selector;
+use bellwether_api_server::{ApiServer, Kind};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value};
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -44,10 +43,10 @@ impl Drop for Operator {
 
 impl Operator {
     /// Starts one that logs as JSON.
-    fn start(api: &ApiServer, arguments: &[&str]) -> Self {
+    fn start(cluster: &Cluster, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
-        fs::write(&kubeconfig, api.kubeconfig()).unwrap();
+        fs::write(&kubeconfig, cluster.kubeconfig.to_string()).unwrap();
         let log = fs::File::create(folder.path().join("log")).unwrap();
         let process = program()
             .env("KUBECONFIG", kubeconfig)
@@ -190,33 +189,48 @@ fn names(spans: &[Received]) -> Vec<&str> {
         .collect()
 }
 
-/// An API server with an ensemble that has nothing yet, and one that has a pod whose server does not answer.
-async fn api_server() -> ApiServer {
-    let ensemble = |name: &str| {
-        json!({
-            "apiVersion": "zookeeper.bellwether.dev/v1alpha1", "kind": "ZooKeeperEnsemble",
-            "metadata": { "name": name, "generation": 1 },
-            "spec": { "replicas": 3 },
-        })
-    };
-    let pod = json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": { "name": "held-0", "labels": {
-            "app.kubernetes.io/instance": "held", "app.kubernetes.io/managed-by": "bellwether",
-        } },
-        "spec": { "containers": [] },
-        "status": { "podIP": "127.99.99.99" },
-    });
-    ApiServer::start(&[
-        ("zookeeperensembles/main", ensemble("main")),
-        ("zookeeperensembles/held", ensemble("held")),
-        ("pods/held-0", pod),
-    ])
-    .await
+/// An API server on loopback, and the way to it.
+struct Cluster {
+    server: ApiServer,
+    kubeconfig: Value,
 }
 
-fn has_status(api: &ApiServer) -> Option<()> {
-    let ensemble = api.object("zookeeperensembles/main")?;
+impl Cluster {
+    /// A cluster with an ensemble that has nothing yet, and one that has a pod whose server does not answer.
+    async fn start() -> Self {
+        let server = ApiServer::new(1, 1);
+        let meta = |name: &str| json!({ "name": name, "namespace": "default" });
+        let mut pod = json!({ "metadata": meta("held-0"), "spec": { "containers": [] } });
+        pod["metadata"]["labels"] = json!(selector("held"));
+        let ensemble = |name| json!({ "metadata": meta(name), "spec": { "replicas": 3 } });
+        let address = server.listen("operator").await.unwrap();
+        {
+            let mut store = server.store();
+            store
+                .create("user", Kind::ENSEMBLE, ensemble("main"))
+                .unwrap();
+            store
+                .create("user", Kind::ENSEMBLE, ensemble("held"))
+                .unwrap();
+            store.create("user", Kind::POD, pod).unwrap();
+            let has = |status: &mut Value| *status = json!({ "podIP": "127.99.99.99" });
+            store
+                .update_status("kubelet", Kind::POD, ("default", "held-0"), has)
+                .unwrap();
+        }
+        let kubeconfig = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{ "name": "test", "cluster": { "server": format!("http://{address}") } }],
+            "contexts": [{ "name": "test", "context": { "cluster": "test", "user": "test" } }],
+            "users": [{ "name": "test", "user": {} }],
+        });
+        Self { server, kubeconfig }
+    }
+}
+
+fn has_status(cluster: &Cluster) -> Option<()> {
+    let store = cluster.server.store();
+    let ensemble = store.get(Kind::ENSEMBLE, "default", "main")?;
     ensemble["status"]["phase"].is_string().then_some(())
 }
 
@@ -238,8 +252,8 @@ fn shown(operator: &Operator) -> (BTreeSet<String>, BTreeSet<String>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reconcile_is_a_trace_with_its_parts_and_the_log_does_not_show_it() {
     let (collector, address) = Collector::start().await;
-    let api = api_server().await;
-    let mut operator = Operator::start(&api, &["--traces-endpoint", &address]);
+    let cluster = Cluster::start().await;
+    let mut operator = Operator::start(&cluster, &["--traces-endpoint", &address]);
     let reconcile = until("a trace of a whole reconcile", || {
         let whole = |trace: &Received| {
             names(&collector.below(trace)).contains(&"publish")
@@ -327,9 +341,9 @@ async fn a_reconcile_is_a_trace_with_its_parts_and_the_log_does_not_show_it() {
     assert!(all.iter().all(|received| received.span.events.is_empty()));
 
     let (spans, keys) = shown(&operator);
-    let api = api_server().await;
-    let mut silent = Operator::start(&api, &[]);
-    until("a status", || has_status(&api)).await;
+    let cluster = Cluster::start().await;
+    let mut silent = Operator::start(&cluster, &[]);
+    until("a status", || has_status(&cluster)).await;
     silent.stop().await;
     let without = shown(&silent);
     assert!(!without.1.is_empty());
@@ -344,9 +358,9 @@ async fn a_collector_that_is_not_there_is_told_of_once_and_holds_nothing_up() {
     let dead = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", dead.local_addr().unwrap());
     drop(dead);
-    let api = api_server().await;
-    let mut operator = Operator::start(&api, &["--traces-endpoint", &address]);
-    until("a status", || has_status(&api)).await;
+    let cluster = Cluster::start().await;
+    let mut operator = Operator::start(&cluster, &["--traces-endpoint", &address]);
+    until("a status", || has_status(&cluster)).await;
     let complaints = |operator: &Operator| {
         let log = operator.log();
         let is_it = |line: &&Value| {
@@ -373,9 +387,9 @@ async fn a_collector_that_never_answers_holds_nothing_up() {
     // The system accepts connections, and no program reads from them.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", mute.local_addr().unwrap());
-    let api = api_server().await;
-    let mut operator = Operator::start(&api, &["--traces-endpoint", &address]);
-    until("a status", || has_status(&api)).await;
+    let cluster = Cluster::start().await;
+    let mut operator = Operator::start(&cluster, &["--traces-endpoint", &address]);
+    until("a status", || has_status(&cluster)).await;
     let accepted = tokio::time::timeout(PATIENCE, mute.accept()).await;
     let _connection = accepted.unwrap().unwrap();
     let (status, took) = operator.stop().await;

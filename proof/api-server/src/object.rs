@@ -15,6 +15,8 @@ pub struct Object {
     name: Box<str>,
     namespace: Box<str>,
     uid: Box<str>,
+    /// Who manages its fields. It is not in the value, of which nothing is written because of it.
+    managed_fields: OnceLock<Value>,
     text: OnceLock<Bytes>,
     metadata_text: OnceLock<Bytes>,
 }
@@ -40,6 +42,7 @@ impl Object {
             name,
             namespace,
             uid,
+            managed_fields: OnceLock::new(),
             text: OnceLock::new(),
             metadata_text: OnceLock::new(),
         }
@@ -50,9 +53,30 @@ impl Object {
         self.revision
     }
 
+    /// Shows who manages its fields to those who read it from now on.
+    pub(crate) fn show_managed_fields(&self, managed_fields: impl FnOnce() -> Value) {
+        self.managed_fields.get_or_init(managed_fields);
+    }
+
+    /// Its metadata as clients read them.
+    fn metadata(&self) -> Value {
+        let mut metadata = self.value["metadata"].clone();
+        if let Some(managed_fields) = self.managed_fields.get() {
+            metadata["managedFields"] = managed_fields.clone();
+        }
+        metadata
+    }
+
     /// The object as JSON.
     pub(crate) fn text(&self) -> &Bytes {
-        self.text.get_or_init(|| written(&self.value))
+        self.text.get_or_init(|| {
+            if self.managed_fields.get().is_none() {
+                return written(&self.value);
+            }
+            let mut value = self.value.clone();
+            value["metadata"] = self.metadata();
+            written(&value)
+        })
     }
 
     /// Its metadata alone, as a `PartialObjectMetadata`.
@@ -61,7 +85,7 @@ impl Object {
             written(&json!({
                 "kind": "PartialObjectMetadata",
                 "apiVersion": "meta.k8s.io/v1",
-                "metadata": self.value["metadata"],
+                "metadata": self.metadata(),
             }))
         })
     }

@@ -310,6 +310,11 @@ impl Ownership {
         }
     }
 
+    /// Whether somebody applied the object and still owns fields by that.
+    pub(crate) fn is_applied(&self) -> bool {
+        self.managers.keys().any(|manager| manager.applies)
+    }
+
     /// The `managedFields` of the object.
     pub(crate) fn managed_fields(&mut self, place: &Place<'_>) -> Value {
         self.work_out(place);

@@ -121,21 +121,6 @@ fn text(object: &Object, query: &Query) -> Bytes {
     }
 }
 
-/// A StatefulSet with its `managedFields`, which name the editor of its pod template. Nothing asks
-/// for those of other kinds, and the store does not keep those of older versions.
-fn managed(store: &mut Store, kind: Kind, object: &Object) -> Option<Value> {
-    if kind != Kind::STATEFUL_SET {
-        return None;
-    }
-    let entry = store.entry_mut(kind, object.namespace(), object.name())?;
-    if entry.object.revision() != object.revision() {
-        return None;
-    }
-    let mut managed = Value::clone(object);
-    managed["metadata"]["managedFields"] = entry.ownership.managed_fields(&Place::root(kind));
-    Some(managed)
-}
-
 /// Where a list continues: the revision of its first part, and the last object that was in it.
 fn continued(token: &str) -> Option<(u64, (&str, &str))> {
     let (revision, key) = token.split_once('.')?;
@@ -143,7 +128,7 @@ fn continued(token: &str) -> Option<(u64, (&str, &str))> {
 }
 
 fn list(shared: &Shared, call: &Call, query: &Query) -> Result<Bytes, Refusal> {
-    let mut store = shared.store();
+    let store = shared.store();
     let mut revision = cached(shared, &store, call, query).unwrap_or(store.revision());
     let mut after = None;
     if let Some(token) = &query.continue_from {
@@ -185,10 +170,7 @@ fn list(shared: &Shared, call: &Call, query: &Query) -> Result<Bytes, Refusal> {
         if !items.is_empty() {
             items.put_u8(b',');
         }
-        items.put(match managed(&mut store, call.kind, &object) {
-            Some(managed) if !query.metadata_only => written(&managed),
-            _ => text(&object, query),
-        });
+        items.put(text(&object, query));
         if objects.peek().is_some() {
             last = Some(key(&object));
         } else {

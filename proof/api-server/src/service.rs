@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     front_ends: Mutex<FrontEnds>,
     faults: Mutex<Box<dyn Faults>>,
     stops: Stops,
+    /// Held by each watch that is open.
+    pub(crate) watching: Arc<()>,
 }
 
 impl fmt::Debug for Shared {
@@ -66,7 +68,7 @@ pub struct ApiServer {
     shared: Arc<Shared>,
 }
 
-type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+pub(crate) type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
 
 impl ApiServer {
     /// This many API servers before one empty store; everything random comes from the seed.
@@ -77,6 +79,7 @@ impl ApiServer {
                 front_ends: Mutex::new(FrontEnds::new(front_ends)),
                 faults: Mutex::new(Box::new(NoFaults)),
                 stops: Stops::default(),
+                watching: Arc::default(),
             }),
         }
     }
@@ -134,18 +137,33 @@ impl ApiServer {
 
     /// A client of this name, whose namespace is `default` where it says none.
     pub fn client(&self, name: &str) -> Client {
-        let shared = self.shared.clone();
-        let name: Arc<str> = Arc::from(name);
-        let service = tower::service_fn(move |request| {
-            let (shared, name) = (shared.clone(), name.clone());
-            async move {
-                // A process that is stopped reads no answer.
-                let answer = serve(&shared, &name, request).await;
-                shared.stops.passed(&name).await;
-                answer
-            }
-        });
+        let (server, name) = (self.clone(), Arc::<str>::from(name));
+        let service =
+            tower::service_fn(move |request: Request<Body>| server.answer(&name, request));
         Client::new(service, "default")
+    }
+
+    /// How many watches are open.
+    pub fn watches(&self) -> usize {
+        Arc::strong_count(&self.shared.watching) - 1
+    }
+
+    /// Answers a request of a client.
+    pub(crate) fn answer<B>(
+        &self,
+        client: &Arc<str>,
+        request: Request<B>,
+    ) -> impl Future<Output = Result<Response<AnswerBody>, BoxError>> + use<B>
+    where
+        B: http_body::Body<Error: Into<BoxError>>,
+    {
+        let (shared, client) = (self.shared.clone(), client.clone());
+        async move {
+            let answer = serve(&shared, &client, request).await;
+            // A process that is stopped reads no answer.
+            shared.stops.passed(&client).await;
+            answer
+        }
     }
 }
 
@@ -176,11 +194,14 @@ async fn silence(shared: &Shared, client: &Arc<str>, connection: Connection) -> 
     failed(io::ErrorKind::TimedOut, "connection timed out")
 }
 
-async fn serve(
+async fn serve<B>(
     shared: &Arc<Shared>,
     client: &Arc<str>,
-    request: Request<Body>,
-) -> Result<Response<AnswerBody>, BoxError> {
+    request: Request<B>,
+) -> Result<Response<AnswerBody>, BoxError>
+where
+    B: http_body::Body<Error: Into<BoxError>>,
+{
     let connection = shared.front_ends().connection(client);
     match connection.link {
         Link::Up => {}
@@ -193,7 +214,7 @@ async fn serve(
         Link::Silent => return Err(silence(shared, client, connection).await),
     }
     let (parts, body) = request.into_parts();
-    let body = body.collect().await?.to_bytes();
+    let body = body.collect().await.map_err(Into::into)?.to_bytes();
     let (call, query) = match read(client, connection.front_end, &parts) {
         Ok(read) => read,
         Err(refusal) => return refused(&refusal),

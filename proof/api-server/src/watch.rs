@@ -40,6 +40,8 @@ pub(crate) struct Watch {
     bookmark: Instant,
     ends: Instant,
     broken: bool,
+    /// Counts as open while it lives.
+    _open: Arc<()>,
 }
 
 impl Watch {
@@ -70,6 +72,7 @@ impl Watch {
             bookmark: now + BOOKMARKS,
             ends: now + Duration::from_secs(lasts),
             broken: false,
+            _open: shared.watching.clone(),
         };
         if asked == 0 || query.initial_events {
             // The state of the cache first, then what comes after.

@@ -146,6 +146,9 @@ impl Store {
             .cloned();
         let result = carry_out(self);
         let object = result.as_ref().ok().and_then(after);
+        if let Some(object) = &object {
+            self.show_managed_fields(target.kind, object);
+        }
         let name = match &object {
             Some(object) => object.name().to_owned(),
             None => target.name.to_owned(),
@@ -166,6 +169,20 @@ impl Store {
             },
         });
         result
+    }
+
+    /// Shows who manages the fields of an object after a write. Nobody reads that of other kinds, nor of pods
+    /// that were never applied, and it takes long to work out.
+    fn show_managed_fields(&mut self, kind: Kind, object: &Arc<Object>) {
+        if !matches!(kind, Kind::POD | Kind::STATEFUL_SET) {
+            return;
+        }
+        if let Some(entry) = self.entry_mut(kind, object.namespace(), object.name())
+            && Arc::ptr_eq(&entry.object, object)
+            && (kind == Kind::STATEFUL_SET || entry.ownership.is_applied())
+        {
+            object.show_managed_fields(|| entry.ownership.managed_fields(&Place::root(kind)));
+        }
     }
 
     pub(crate) fn create_as(

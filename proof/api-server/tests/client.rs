@@ -1,21 +1,14 @@
-//! The API server through kube's own client: `Api`, `watcher` and `Controller`, in virtual time.
+//! The API server through kube's own client, in virtual time.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may")]
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether_api_server::{After, Answer, ApiServer, Before, Call, Faults, Kind, Link, Then};
-use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
-use kube::api::{
-    DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchEvent,
-    WatchParams,
-};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::PartialObjectMetaExt as _;
-use kube::runtime::controller::Action;
 use kube::runtime::events::{EventType, Recorder, Reporter};
-use kube::runtime::{Controller, WatchStreamExt as _, watcher};
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 
@@ -174,165 +167,6 @@ async fn lists_are_paged_at_one_revision_and_selected() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lagging_front_end_is_behind_and_another_is_not() {
-    let (server, client) = server();
-    let api: Api<ConfigMap> = Api::default_namespaced(client);
-    server.set_lag(0, Kind::CONFIG_MAP, Duration::from_secs(5));
-    api.create(&PostParams::default(), &map("a", &json!({})))
-        .await
-        .unwrap();
-    let any = ListParams::default().match_any();
-    assert_eq!(
-        api.list(&ListParams::default()).await.unwrap().items.len(),
-        1
-    );
-    assert_eq!(api.list(&any).await.unwrap().items.len(), 0);
-    server.connect("operator", 1);
-    assert_eq!(api.list(&any).await.unwrap().items.len(), 1);
-    server.connect("operator", 0);
-    assert_eq!(api.list(&any).await.unwrap().items.len(), 0);
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(api.list(&any).await.unwrap().items.len(), 1);
-}
-
-async fn next(
-    stream: &mut (impl futures::Stream<Item = watcher::Result<watcher::Event<ConfigMap>>> + Unpin),
-) -> String {
-    match stream.try_next().await.unwrap().unwrap() {
-        watcher::Event::Init => "init".to_owned(),
-        watcher::Event::InitApply(map) => format!("init {}", map.name_any()),
-        watcher::Event::InitDone => "done".to_owned(),
-        watcher::Event::Apply(map) => format!("apply {}", map.name_any()),
-        watcher::Event::Delete(map) => format!("delete {}", map.name_any()),
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_watcher_follows_and_survives_breaks_and_restarts() {
-    let (server, client) = server();
-    let api: Api<ConfigMap> = Api::default_namespaced(client);
-    let post = PostParams::default();
-    api.create(&post, &map("a", &json!({}))).await.unwrap();
-    for config in [
-        watcher::Config::default(),
-        watcher::Config::default().streaming_lists(),
-    ] {
-        let mut stream = Box::pin(watcher(api.clone(), config).default_backoff());
-        assert_eq!(next(&mut stream).await, "init");
-        assert_eq!(next(&mut stream).await, "init a");
-        assert_eq!(next(&mut stream).await, "done");
-        api.create(&post, &map("b", &json!({}))).await.unwrap();
-        assert_eq!(next(&mut stream).await, "apply b");
-        // A watch ends after some minutes, and the client resumes it where it was.
-        tokio::select! {
-            _ = stream.next() => panic!("nothing happens"),
-            () = tokio::time::sleep(Duration::from_secs(1000)) => {}
-        }
-        api.delete("b", &DeleteParams::default()).await.unwrap();
-        assert_eq!(next(&mut stream).await, "delete b");
-        // The connection breaks; nothing is missed.
-        server.connect("operator", 1);
-        api.create(&post, &map("c", &json!({}))).await.unwrap();
-        let mut broke = 0;
-        let seen = loop {
-            match stream.next().await.unwrap() {
-                Ok(watcher::Event::Apply(map)) => break map.name_any(),
-                Ok(_) => panic!("another event"),
-                Err(_) => broke += 1,
-            }
-        };
-        assert_eq!((seen.as_str(), broke), ("c", 1));
-        // The front end no longer has the older changes: the watcher lists again.
-        api.delete("c", &DeleteParams::default()).await.unwrap();
-        server.restart(1);
-        let mut events = Vec::new();
-        while events.last().map(String::as_str) != Some("done") {
-            match stream.next().await.unwrap() {
-                Ok(watcher::Event::InitApply(map)) => {
-                    events.push(format!("init {}", map.name_any()))
-                }
-                Ok(watcher::Event::InitDone) => events.push("done".to_owned()),
-                Ok(watcher::Event::Init) => events.push("init".to_owned()),
-                Ok(_) => panic!("another event"),
-                Err(watcher::Error::WatchStartFailed(kube::Error::Api(status))) => {
-                    events.push(status.code.to_string());
-                }
-                Err(watcher::Error::WatchError(status)) => events.push(status.code.to_string()),
-                Err(_) => events.push("broken".to_owned()),
-            }
-        }
-        assert_eq!(events, ["broken", "410", "init", "init a", "done"]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_object_that_is_selected_no_more_is_deleted_for_the_watch() {
-    let (_server, client) = server();
-    let api: Api<ConfigMap> = Api::default_namespaced(client);
-    let mut labelled = map("a", &json!({}));
-    labelled
-        .labels_mut()
-        .insert("app".to_owned(), "zk".to_owned());
-    let made = api.create(&PostParams::default(), &labelled).await.unwrap();
-    let params = WatchParams::default().labels("app=zk").timeout(30);
-    let watch = api
-        .watch(&params, &made.resource_version().unwrap())
-        .await
-        .unwrap();
-    let mut watch = Box::pin(watch);
-    let other = Patch::Merge(json!({"metadata": {"labels": {"app": "other"}}}));
-    api.patch("a", &PatchParams::default(), &other)
-        .await
-        .unwrap();
-    let Some(Ok(WatchEvent::Deleted(last))) = watch.next().await else {
-        panic!("another event");
-    };
-    assert_eq!(last.labels()["app"], "zk");
-    let back = Patch::Merge(json!({"metadata": {"labels": {"app": "zk"}}}));
-    api.patch("a", &PatchParams::default(), &back)
-        .await
-        .unwrap();
-    assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
-    // It ends when its time is over.
-    assert!(watch.next().await.is_none());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_controller_reconciles_what_changes() {
-    let (_server, client) = server();
-    let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let reconcile = |map: Arc<ConfigMap>, seen: Arc<Mutex<Vec<String>>>| async move {
-        seen.lock().unwrap().push(map.name_any());
-        Ok::<_, std::convert::Infallible>(Action::await_change())
-    };
-    let controller = Controller::new(api.clone(), watcher::Config::default())
-        .owns(
-            Api::<Secret>::default_namespaced(client.clone()),
-            watcher::Config::default(),
-        )
-        .run(reconcile, |_, _, _| Action::await_change(), seen.clone())
-        .for_each(|_| async {});
-    let controller = tokio::spawn(controller);
-    let made = api
-        .create(&PostParams::default(), &map("a", &json!({})))
-        .await
-        .unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let secrets: Api<Secret> = Api::default_namespaced(client);
-    let mut secret = Secret::default();
-    secret.metadata.name = Some("s".to_owned());
-    secret.metadata.owner_references = Some(vec![made.controller_owner_ref(&()).unwrap()]);
-    secrets
-        .create(&PostParams::default(), &secret)
-        .await
-        .unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(*seen.lock().unwrap(), ["a", "a"]);
-    controller.abort();
-}
-
-#[tokio::test(start_paused = true)]
 async fn metadata_alone_are_read_watched_and_patched() {
     let (_server, client) = server();
     let pods: Api<Pod> = Api::default_namespaced(client);
@@ -357,6 +191,12 @@ async fn metadata_alone_are_read_watched_and_patched() {
     );
     let list = pods.list_metadata(&ListParams::default()).await.unwrap();
     assert_eq!(list.items[0].labels()["role"], "leader");
+    for read in [&patched, &list.items[0]] {
+        let managers = read.managed_fields().iter();
+        let managers = managers.map(|entry| (entry.manager.as_deref(), entry.operation.as_deref()));
+        let expected = [("operator", "Update"), ("roles", "Apply")];
+        assert!(managers.eq(expected.map(|(name, operation)| (Some(name), Some(operation)))));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,9 @@
-//! The projector against a stand-in for the API server that keeps objects and lists pods.
+//! The projector against an API server in memory.
 
-use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
-use axum::Router;
-use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri};
-use axum::response::{IntoResponse, Response};
 use bellwether_api::election::{Leader, LeaderElectionStatus};
+use bellwether_api_server::{Action, ApiServer, Before, Call, Faults, Kind, Write};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -20,134 +14,32 @@ use crate::lease::Holder;
 const DEADLINE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What the API server holds, by path, and the writes that it was asked for.
-#[derive(Default)]
-struct World {
-    objects: BTreeMap<String, Value>,
-    version: u64,
-    writes: Vec<String>,
-}
+/// The list of labelled pods, which is that of all namespaces, arrives last.
+struct LateLabels;
 
-impl World {
-    fn put(&mut self, path: &str, mut object: Value) -> Value {
-        self.version += 1;
-        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        let known = self.objects.get(path);
-        let uid = known.map(|known| known["metadata"]["uid"].clone());
-        object["metadata"]["uid"] = uid.unwrap_or_else(|| json!(format!("uid-of-{path}")));
-        self.objects.insert(path.to_owned(), object.clone());
-        object
-    }
-}
-
-type Shared = Arc<Mutex<World>>;
-
-fn refuse(code: u16, reason: &str) -> Response {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "reason": reason, "code": code, "message": reason});
-    let code = StatusCode::from_u16(code).unwrap();
-    (code, status.to_string()).into_response()
-}
-
-fn is_single(path: &str) -> bool {
-    // A list in a namespace ends in the name of the kind.
-    !["/leases", "/services", "/endpointslices", "/pods"]
-        .iter()
-        .any(|kind| path.ends_with(kind))
-}
-
-async fn answer(State(world): State<Shared>, method: Method, uri: Uri, body: Bytes) -> Response {
-    if uri.path() == "/api/v1/pods" {
-        // The list of labelled pods arrives last.
-        sleep(Duration::from_millis(100)).await;
-    }
-    let mut world = world.lock().unwrap();
-    let path = uri.path().to_owned();
-    let query = uri.query().unwrap_or_default();
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    if method == Method::GET && !is_single(&path) {
-        if query.contains("watch=") {
-            let nothing = futures::stream::pending::<Result<Bytes, Infallible>>();
-            return Body::from_stream(nothing).into_response();
+impl Faults for LateLabels {
+    fn before(&mut self, call: &Call) -> Before {
+        let late =
+            call.kind == Kind::POD && call.action == Action::List && call.namespace.is_empty();
+        Before {
+            delay: Duration::from_millis(if late { 100 } else { 0 }),
+            ..Before::default()
         }
-        let items: Vec<&Value> = world
-            .objects
-            .iter()
-            // The list of pods contains all pods; the list of labelled pods is empty.
-            .filter(|(at, _)| match path.ends_with("/leases") {
-                true => at.contains("/leases/"),
-                false => at.contains("/pods/") && path.ends_with("namespaces/default/pods"),
-            })
-            .map(|(_, object)| object)
-            .collect();
-        let list = json!({"kind": "List", "apiVersion": "v1",
-            "metadata": {"resourceVersion": "1"}, "items": items});
-        return list.to_string().into_response();
-    }
-    if method != Method::GET {
-        world.writes.push(format!("{method} {path}"));
-    }
-    let expected = body["metadata"]["resourceVersion"].clone();
-    let current = world.objects.get(&path).cloned();
-    match (method.as_str(), current) {
-        ("GET", Some(object)) => object.to_string().into_response(),
-        ("POST", _) => {
-            let name = body["metadata"]["name"].as_str().unwrap_or_default();
-            let path = format!("{path}/{name}");
-            if world.objects.contains_key(&path) {
-                return refuse(409, "AlreadyExists");
-            }
-            world.put(&path, body).to_string().into_response()
-        }
-        (_, None) => refuse(404, "NotFound"),
-        ("PUT" | "PATCH", Some(object)) => {
-            if expected != object["metadata"]["resourceVersion"] {
-                return refuse(409, "Conflict");
-            }
-            if method == Method::PUT {
-                return world.put(&path, body).to_string().into_response();
-            }
-            let mut object = object;
-            let labels = body["metadata"]["labels"].clone();
-            let fields = labels.as_object().into_iter().flatten();
-            let fields: serde_json::Map<_, _> = fields
-                .map(|(key, _)| (format!("f:{key}"), json!({})))
-                .collect();
-            let manager = query
-                .split('&')
-                .find_map(|part| part.strip_prefix("fieldManager="));
-            object["metadata"]["managedFields"] = match labels.is_null() {
-                true => json!([]),
-                false => json!([{"manager": manager, "operation": "Apply",
-                    "fieldsV1": {"f:metadata": {"f:labels": fields}}}]),
-            };
-            object["metadata"]["labels"] = labels;
-            world.put(&path, object).to_string().into_response()
-        }
-        ("DELETE", Some(object)) => {
-            let wanted = &body["preconditions"];
-            let fits = |key: &str| wanted[key] == object["metadata"][key];
-            if !fits("uid") || !fits("resourceVersion") {
-                return refuse(409, "Conflict");
-            }
-            world.objects.remove(&path);
-            object.to_string().into_response()
-        }
-        other => panic!("{other:?}"),
     }
 }
 
-const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/app";
-const SERVICE: &str = "/api/v1/namespaces/default/services/app";
-const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/app-leader";
+const PROJECTOR: &str = "projector";
+const LEASE: (Kind, &str) = (Kind::LEASE, "app");
+const SERVICE: (Kind, &str) = (Kind::SERVICE, "app");
+const SLICE: (Kind, &str) = (Kind::ENDPOINT_SLICE, "app-leader");
 
-fn pod_path(name: &str) -> String {
-    format!("/api/v1/namespaces/default/pods/{name}")
+fn pod(name: &str) -> (Kind, &str) {
+    (Kind::POD, name)
 }
 
 /// A projector at work, and the handles to it.
 struct Bench {
-    world: Shared,
+    server: ApiServer,
     updates: mpsc::UnboundedSender<ElectionUpdate>,
     lease: Holder,
     inputs: Mutex<mpsc::Receiver<WriterInput>>,
@@ -156,15 +48,19 @@ struct Bench {
 
 impl Bench {
     fn new(held: bool) -> Self {
-        let world = Shared::default();
+        let server = ApiServer::new(1, 1);
+        server.set_faults(LateLabels);
         for (name, ip) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
-            let pod = json!({"apiVersion": "v1", "kind": "Pod",
-                "metadata": {"name": name, "namespace": "default"},
-                "status": {"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]}});
-            world.lock().unwrap().put(&pod_path(name), pod);
+            let mut store = server.store();
+            let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": []}});
+            store.create("user", Kind::POD, pod).unwrap();
+            let status = json!({"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]});
+            let at = ("default", name);
+            store
+                .update_status("kubelet", Kind::POD, at, |now| *now = status)
+                .unwrap();
         }
-        let router = Router::new().fallback(answer).with_state(world.clone());
-        let client = Client::new(router, "default");
+        let client = server.client(PROJECTOR);
         let (lease, is_held) = Holder::held(held);
         let (inputs, projected) = mpsc::channel(64);
         let (updates, inbox) = mpsc::unbounded_channel();
@@ -172,7 +68,7 @@ impl Bench {
         let projector = Projector::new(client, scope, is_held, inputs, Metrics::default());
         tokio::spawn(projector.run(inbox));
         Self {
-            world,
+            server,
             updates,
             lease,
             inputs: Mutex::new(projected),
@@ -204,21 +100,50 @@ impl Bench {
         self.updates.send(update).unwrap();
     }
 
-    fn get(&self, path: &str) -> Value {
-        let world = self.world.lock().unwrap();
-        world.objects.get(path).cloned().unwrap_or_default()
+    fn get(&self, (kind, name): (Kind, &str)) -> Value {
+        let store = self.server.store();
+        let object = store.get(kind, "default", name);
+        object
+            .map(|object| Value::clone(object))
+            .unwrap_or_default()
     }
 
+    /// Makes or changes an object as another client.
+    fn edit(&self, (kind, name): (Kind, &str), edit: impl FnOnce(&mut Value)) -> Value {
+        let mut store = self.server.store();
+        let object = if store.get(kind, "default", name).is_some() {
+            store.update("other", kind, ("default", name), edit)
+        } else {
+            let mut object = json!({"metadata": {"name": name, "namespace": "default"}});
+            edit(&mut object);
+            store.create("other", kind, object)
+        };
+        Value::clone(&object.unwrap())
+    }
+
+    /// What the projector asked to be written.
     fn writes(&self) -> Vec<String> {
-        self.world.lock().unwrap().writes.clone()
+        let store = self.server.store();
+        let mine = store
+            .writes()
+            .iter()
+            .filter(|write| &*write.actor == PROJECTOR);
+        let told = |write: &Write| {
+            format!(
+                "{:?} {} {}",
+                write.verb,
+                write.kind.resource().name,
+                write.name
+            )
+        };
+        mine.map(told).collect()
     }
 
     async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let give_up = Instant::now() + DEADLINE;
         while !holds(self) {
             if Instant::now() >= give_up {
-                let world = self.world.lock().unwrap();
-                panic!("never: {what}\n{:#?}\n{:?}", world.objects, world.writes);
+                panic!("never: {what}\n{:#?}", self.writes());
             }
             sleep(Duration::from_millis(5)).await;
         }
@@ -253,8 +178,7 @@ async fn everything_follows_the_leader_and_what_did_not_change_is_not_written() 
     let bench = Bench::new(true);
     bench.show(all(), Some("a"));
     let address = |bench: &Bench| bench.get(SLICE)["endpoints"][0]["addresses"][0].clone();
-    let role =
-        |bench: &Bench, pod: &str| bench.get(&pod_path(pod))["metadata"]["labels"][ROLE].clone();
+    let role = |bench: &Bench, name: &str| bench.get(pod(name))["metadata"]["labels"][ROLE].clone();
     bench
         .until("a leads", |bench| {
             bench.get(LEASE)["spec"]["holderIdentity"] == "a"
@@ -279,10 +203,9 @@ async fn everything_follows_the_leader_and_what_did_not_change_is_not_written() 
     let labelled: Vec<String> = bench
         .writes()
         .into_iter()
-        .filter(|write| write.starts_with("PATCH"))
+        .filter(|write| write.starts_with("Apply"))
         .collect();
-    let patched = |name| format!("PATCH {}", pod_path(name));
-    assert_eq!(labelled, [patched("a"), patched("a"), patched("b")]);
+    assert_eq!(labelled, ["Apply Pod a", "Apply Pod a", "Apply Pod b"]);
 }
 
 #[tokio::test]
@@ -341,17 +264,7 @@ async fn nothing_is_written_without_the_lease_and_everything_with_it() {
 #[tokio::test]
 async fn foreign_objects_are_told_of_and_not_touched() {
     let bench = Bench::new(true);
-    let foreign = |kind: &str, api: &str| json!({"apiVersion": api, "kind": kind, "metadata": {"name": "app"}});
-    let lease = bench
-        .world
-        .lock()
-        .unwrap()
-        .put(LEASE, foreign("Lease", "coordination.k8s.io/v1"));
-    let service = bench
-        .world
-        .lock()
-        .unwrap()
-        .put(SERVICE, foreign("Service", "v1"));
+    let (lease, service) = (bench.edit(LEASE, |_| {}), bench.edit(SERVICE, |_| {}));
     bench.show(all(), Some("a"));
     bench.reason("NameTaken").await;
     assert_eq!((bench.get(LEASE), bench.get(SERVICE)), (lease, service));
@@ -368,9 +281,11 @@ async fn after_a_conflict_it_is_decided_anew() {
             bench.get(LEASE)["spec"]["holderIdentity"] == "a"
         })
         .await;
-    let mut edited = bench.get(LEASE);
-    edited["metadata"]["labels"]["team"] = json!("blue");
-    bench.world.lock().unwrap().put(LEASE, edited);
+    // From now on the watch does not bring in time what others do.
+    bench.server.set_lag(0, Kind::LEASE, DEADLINE * 2);
+    bench.edit(LEASE, |lease| {
+        lease["metadata"]["labels"]["team"] = json!("blue")
+    });
     bench.show(json!({"lease": {}}), Some("b"));
     bench
         .until("b leads", |bench| {
@@ -378,10 +293,12 @@ async fn after_a_conflict_it_is_decided_anew() {
         })
         .await;
     assert_eq!(bench.get(LEASE)["metadata"]["labels"]["team"], "blue");
+    let conflict = |write: &Write| matches!(&write.result, Err((409, _)));
+    assert!(bench.server.store().writes().iter().any(conflict));
     // A Lease that lost its owner reference in between is foreign.
-    let mut stolen = bench.get(LEASE);
-    stolen["metadata"]["ownerReferences"] = json!([]);
-    let stolen = bench.world.lock().unwrap().put(LEASE, stolen);
+    let stolen = bench.edit(LEASE, |lease| {
+        lease["metadata"]["ownerReferences"] = json!([])
+    });
     bench.show(json!({"lease": {}}), Some("a"));
     bench.reason("NameTaken").await;
     assert_eq!(bench.get(LEASE), stolen);
@@ -391,7 +308,7 @@ async fn after_a_conflict_it_is_decided_anew() {
 async fn labels_are_taken_back_when_they_are_switched_off() {
     let bench = Bench::new(true);
     bench.show(json!({"podLabels": {}}), Some("a"));
-    let labels = |bench: &Bench| bench.get(&pod_path("a"))["metadata"]["labels"].clone();
+    let labels = |bench: &Bench| bench.get(pod("a"))["metadata"]["labels"].clone();
     bench
         .until("a is labelled", |bench| labels(bench)[ROLE] == "leader")
         .await;
@@ -404,15 +321,14 @@ async fn labels_are_taken_back_when_they_are_switched_off() {
 #[tokio::test]
 async fn what_an_election_left_goes_although_it_is_projected_to_nothing() {
     let bench = Bench::new(false);
-    let left = |uid: &str| {
-        json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {
-            "name": uid, "namespace": "default", "labels": {bellwether_api::labels::ELECTION_UID: uid},
-            "ownerReferences": [{"apiVersion": "zookeeper.bellwether.dev/v1alpha1",
-                "kind": "LeaderElection", "name": "app", "uid": uid, "controller": true}]}})
-    };
-    let path = |uid: &str| LEASE.replace("app", uid);
-    for uid in ["uid-1", "uid-2"] {
-        bench.world.lock().unwrap().put(&path(uid), left(uid));
+    let left = ["uid-1", "uid-2"];
+    for uid in left {
+        bench.edit((Kind::LEASE, uid), |lease| {
+            lease["metadata"]["labels"] = json!({bellwether_api::labels::ELECTION_UID: uid});
+            let owner = json!({"apiVersion": "zookeeper.bellwether.dev/v1alpha1",
+                "kind": "LeaderElection", "name": "app", "uid": uid, "controller": true});
+            lease["metadata"]["ownerReferences"] = json!([owner]);
+        });
     }
     bench.show(Value::Null, None);
     sleep(QUIET).await;
@@ -420,11 +336,11 @@ async fn what_an_election_left_goes_although_it_is_projected_to_nothing() {
     bench.lease.hold_for_ever();
     bench
         .until("its Lease is gone", |bench| {
-            bench.get(&path("uid-1")).is_null()
+            bench.get((Kind::LEASE, left[0])).is_null()
         })
         .await;
     // The projector leaves the Lease of an unknown election: Kubernetes deletes it by its owner reference.
-    assert_eq!(bench.writes(), [format!("DELETE {}", path("uid-1"))]);
+    assert_eq!(bench.writes(), ["Delete Lease uid-1"]);
     // After the cleanup a new projection is carried out.
     bench.show(json!({"lease": {}}), Some("a"));
     bench

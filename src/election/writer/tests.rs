@@ -1,13 +1,8 @@
-//! The writer against a stand-in for the API server that knows one object.
+//! The writer against an API server in memory.
 
-use std::sync::Mutex;
-
-use axum::Router;
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{Method, StatusCode, Uri};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
+use bellwether_api_server::{Action, ApiServer, Kind, Recorder};
 use bellwether_election::{NodeStat, Rules, Sight, Snapshot, read_election};
 use serde_json::{Value, json};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -24,72 +19,26 @@ use crate::traces::tests::{ALONE, Kept};
 const DEADLINE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(300);
 
-/// What the API server holds and what it was asked.
-#[derive(Default)]
-struct World {
-    object: Value,
-    version: u64,
-    asked: Vec<String>,
-    events: Vec<String>,
-}
-
-impl World {
-    /// Changes the object as another client would.
-    fn edit(&mut self, edit: impl FnOnce(&mut Value)) {
-        edit(&mut self.object);
-        self.version += 1;
-        self.object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-    }
-
-    fn count(&self, what: &str) -> usize {
-        self.asked.iter().filter(|asked| *asked == what).count()
-    }
-}
-
-type Shared = Arc<Mutex<World>>;
-
-async fn answer(
-    State(world): State<Shared>,
-    method: Method,
-    uri: Uri,
-    body: Bytes,
-) -> (StatusCode, String) {
-    let mut world = world.lock().unwrap();
-    let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-    if uri.path().ends_with("/events") {
-        world
-            .events
-            .push(body["reason"].as_str().unwrap_or_default().to_owned());
-        return (StatusCode::CREATED, body.to_string());
-    }
-    world.asked.push(method.to_string());
-    if method == Method::PUT {
-        assert!(uri.path().ends_with("/leaderelections/one/status"), "{uri}");
-        let expected = &body["metadata"]["resourceVersion"];
-        if *expected != world.object["metadata"]["resourceVersion"] {
-            let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "reason": "Conflict", "code": 409, "message": "the object has been modified"});
-            return (StatusCode::CONFLICT, status.to_string());
-        }
-        world.edit(|object| object["status"] = body["status"].clone());
-    }
-    (StatusCode::OK, world.object.to_string())
-}
+const AT: (&str, &str) = ("default", "one");
 
 /// A writer at work, and the handles to it.
 struct Bench {
-    world: Shared,
+    server: ApiServer,
+    requests: Recorder,
     inputs: mpsc::Sender<WriterInput>,
     lease: Holder,
 }
 
 impl Bench {
     async fn new(held: bool) -> Self {
-        let world = Shared::default();
-        world.lock().unwrap().object = serde_json::to_value(object()).unwrap();
-        world.lock().unwrap().edit(|_| {});
-        let router = Router::new().fallback(answer).with_state(world.clone());
-        let client = Client::new(router, "default");
+        let (server, requests) = (ApiServer::new(1, 1), Recorder::default());
+        server.set_faults(requests.clone());
+        let object = serde_json::to_value(object()).unwrap();
+        server
+            .store()
+            .create("user", Kind::ELECTION, object)
+            .unwrap();
+        let client = server.client("writer");
         let (lease, is_held) = Holder::held(held);
         let (inputs, inbox) = mpsc::channel(16);
         let reporter = Reporter {
@@ -101,7 +50,8 @@ impl Bench {
             Writer::new(client, is_held, reporter, updates, Metrics::default()).run(inbox),
         );
         let bench = Self {
-            world,
+            server,
+            requests,
             inputs,
             lease,
         };
@@ -111,12 +61,14 @@ impl Bench {
 
     /// Sends the writer what the watch of the API server would send.
     async fn show(&self) {
-        let object = self.world.lock().unwrap().object.clone();
-        let object: LeaderElection = serde_json::from_value(object).unwrap();
-        self.inputs
-            .send(WriterInput::Object(Arc::new(object)))
-            .await
-            .unwrap();
+        let object = Arc::new(self.object());
+        self.inputs.send(WriterInput::Object(object)).await.unwrap();
+    }
+
+    fn object(&self) -> LeaderElection {
+        let store = self.server.store();
+        let object = store.get(Kind::ELECTION, AT.0, AT.1).unwrap();
+        serde_json::from_value(Value::clone(object)).unwrap()
     }
 
     /// Sends the writer what a mirror would send: who leads.
@@ -135,7 +87,7 @@ impl Bench {
         };
         let seen = Seen {
             key: Key::of(&object().metadata),
-            uid: "uid-1".to_owned(),
+            uid: self.object().uid().unwrap(),
             generation: Some(1),
             sight: Sight::Seen(Box::new(read_election(&rules, &snapshot))),
             sighting: Sighting::new(),
@@ -148,12 +100,23 @@ impl Bench {
     }
 
     fn status(&self) -> LeaderElectionStatus {
-        let world = self.world.lock().unwrap();
-        serde_json::from_value(world.object["status"].clone()).unwrap_or_default()
+        self.object().status.unwrap_or_default()
     }
 
-    fn asked(&self, what: &str) -> usize {
-        self.world.lock().unwrap().count(what)
+    /// How often the election was read or its status was to be written.
+    fn asked(&self, action: Action) -> usize {
+        let calls = self.requests.calls().into_iter();
+        let same = calls.filter(|call| call.kind == Kind::ELECTION && call.action == action);
+        same.count()
+    }
+
+    /// The reasons of the events.
+    fn events(&self) -> Vec<String> {
+        let store = self.server.store();
+        let events = store.list(Kind::EVENT, None);
+        events
+            .map(|event| event["reason"].as_str().unwrap().to_owned())
+            .collect()
     }
 
     async fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
@@ -191,8 +154,6 @@ fn object() -> LeaderElection {
     };
     let mut object = LeaderElection::new("one", spec);
     object.metadata.namespace = Some("default".to_owned());
-    object.metadata.uid = Some("uid-1".to_owned());
-    object.metadata.generation = Some(1);
     object
 }
 
@@ -204,13 +165,11 @@ async fn what_did_not_change_is_not_written() {
     bench.show().await;
     bench.see("a", 1).await;
     tokio::time::sleep(QUIET).await;
-    assert_eq!(bench.asked("PUT"), 1);
+    assert_eq!(bench.asked(Action::Update), 1);
     bench
-        .until("an event", |bench| {
-            !bench.world.lock().unwrap().events.is_empty()
-        })
+        .until("an event", |bench| !bench.events().is_empty())
         .await;
-    assert_eq!(bench.world.lock().unwrap().events, ["LeaderChanged"]);
+    assert_eq!(bench.events(), ["LeaderChanged"]);
 }
 
 #[tokio::test]
@@ -254,7 +213,7 @@ async fn nothing_is_written_without_the_lease_and_at_once_with_it() {
     let bench = Bench::new(false).await;
     bench.see("a", 1).await;
     tokio::time::sleep(QUIET).await;
-    assert_eq!(bench.asked("PUT"), 0);
+    assert_eq!(bench.asked(Action::Update), 0);
     bench.lease.hold_for_ever();
     bench.leads("a").await;
     bench.lease.lose();
@@ -269,15 +228,23 @@ async fn after_a_conflict_the_status_is_computed_from_the_new_object() {
     bench.see("a", 1).await;
     bench.leads("a").await;
     // Another replica wrote two terms in between, and our watch has not brought that yet.
-    bench.world.lock().unwrap().edit(|object| {
-        object["status"]["terms"] = json!(3);
-        object["status"]["leaderTransitions"] = json!(2);
-    });
+    let wrote = |status: &mut Value| {
+        status["terms"] = json!(3);
+        status["leaderTransitions"] = json!(2);
+    };
+    bench
+        .server
+        .store()
+        .update_status("other", Kind::ELECTION, AT, wrote)
+        .unwrap();
     bench.see("b", 9).await;
     bench.leads("b").await;
     let status = bench.status();
     assert_eq!((status.terms, status.leader_transitions), (4, 3));
-    assert_eq!((bench.asked("PUT"), bench.asked("GET")), (3, 1));
+    assert_eq!(
+        (bench.asked(Action::Update), bench.asked(Action::Get)),
+        (3, 1)
+    );
 }
 
 #[tokio::test]
@@ -288,19 +255,24 @@ async fn changes_of_the_leader_are_paced_and_the_last_one_is_written() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     bench.leads("client-50").await;
-    assert!(bench.asked("PUT") <= 6, "{} writes", bench.asked("PUT"));
+    assert!(
+        bench.asked(Action::Update) <= 6,
+        "{} writes",
+        bench.asked(Action::Update)
+    );
 }
 
 #[tokio::test]
 async fn what_was_seen_by_another_spec_is_not_written() {
     let bench = Bench::new(true).await;
+    let edit = |object: &mut Value| object["spec"]["maxCandidates"] = json!(49);
     bench
-        .world
-        .lock()
-        .unwrap()
-        .edit(|object| object["metadata"]["generation"] = json!(2));
+        .server
+        .store()
+        .update("user", Kind::ELECTION, AT, edit)
+        .unwrap();
     bench.show().await;
     bench.see("a", 1).await;
     tokio::time::sleep(QUIET).await;
-    assert_eq!(bench.asked("PUT"), 0);
+    assert_eq!(bench.asked(Action::Update), 0);
 }
