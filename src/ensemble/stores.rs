@@ -133,8 +133,8 @@ struct Group {
 /// Objects of one ensemble by name.
 type Packed = BTreeMap<String, Text>;
 
-/// An object as JSON, which takes a third of the memory of its type. An ensemble at rest is read from it once a
-/// minute.
+/// An object as JSON, which takes a third of the memory of its type. An ensemble at rest is read from it every few
+/// minutes.
 #[derive(PartialEq)]
 struct Text(Box<[u8]>);
 

@@ -49,7 +49,7 @@ pub use delete::{Delete, Preconditions, Propagation};
 pub use faults::{After, Answer, Before, Faults, NoFaults, Then};
 pub use front_end::Link;
 pub use kind::{Kind, Resource};
-pub use object::Object;
+pub use object::{Object, time_stamp};
 pub use recorder::Recorder;
 pub use refusal::Refusal;
 pub use request::{Action, Call};

@@ -153,8 +153,8 @@ pub(crate) fn finalizers(value: &Value) -> impl Iterator<Item = &str> {
     finalizers.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// The time as Kubernetes writes it, in whole seconds, some seconds from now.
-pub(crate) fn time_stamp(seconds_from_now: i64) -> Value {
+/// The time as Kubernetes writes it, in whole seconds (`metav1.Time`), some seconds from now.
+pub fn time_stamp(seconds_from_now: i64) -> Value {
     let then = crate::clock::now().as_second();
     let then = Timestamp::from_second(then)
         .and_then(|now| now.checked_add(SignedDuration::from_secs(seconds_from_now)))

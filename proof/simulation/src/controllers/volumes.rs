@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether_api_server::{Delete, Kind, Object, Store};
+use bellwether_api_server::{Delete, Kind, Object, Store, time_stamp};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -193,7 +193,7 @@ fn resizing(store: &mut Store, claim: &Object) {
             "type": "Resizing",
             "status": "True",
             "lastProbeTime": null,
-            "lastTransitionTime": bellwether_api_server::now().to_string(),
+            "lastTransitionTime": time_stamp(0),
         }]);
     });
 }

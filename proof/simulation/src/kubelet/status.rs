@@ -1,6 +1,6 @@
 //! What the kubelet writes about a pod's containers.
 
-use bellwether_api_server::{Kind, Object, Store, now};
+use bellwether_api_server::{Kind, Object, Store, time_stamp};
 use bellwether_ensemble::desired::stateful_set::{CONTAINER, PREPARE_CONTAINER};
 use serde_json::{Value, json};
 
@@ -82,7 +82,8 @@ pub(super) fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool,
     }
     sandbox.written = status.clone();
     let target = (sandbox.namespace.as_str(), sandbox.name.as_str());
-    let now = now().to_string();
+    let now = time_stamp(0);
+    let now = now.as_str().unwrap_or_default();
     let _ = store.update_status(ACTOR, Kind::POD, target, |live| {
         if live.is_null() {
             *live = json!({});
@@ -94,7 +95,7 @@ pub(super) fn write_status(store: &mut Store, sandbox: &mut Sandbox, lost: bool,
             .find(|c| c["type"] == "Ready" && c["status"] == word);
         let since = since
             .and_then(|c| c["lastTransitionTime"].as_str())
-            .unwrap_or(&now)
+            .unwrap_or(now)
             .to_owned();
         let scheduled = json!({ "type": "PodScheduled", "status": "True" });
         for key in [
