@@ -264,8 +264,8 @@ async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) 
     }
     let known = shown.metadata.resource_version.as_ref();
     let resting = pace.resting(key, known, &scope.stores.version(key));
-    if let Some(leader) = resting
-        && gather::leads_still(context, leader).await
+    if let Some(members) = resting
+        && gather::are_as_before(context, &members).await
     {
         return Look::Rests(pace.after(key, plan::LATER));
     }
@@ -298,10 +298,8 @@ async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) 
         return Look::Reads;
     }
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
-    if plan.report.phase == Phase::Ready
-        && let Some(leader) = gather::leader(&objects, observation)
-    {
-        pace.rests(key, leader);
+    if plan.report.phase == Phase::Ready {
+        pace.rests(key, gather::resting(&objects, observation));
     }
     Look::Rests(pace.after(key, plan.requeue))
 }

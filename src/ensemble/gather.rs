@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Instant;
 
-use bellwether_api::ensemble::MemberRole;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, RESTART};
@@ -33,7 +32,7 @@ use tracing::{Span, instrument};
 use super::Context;
 use super::error::Error;
 use super::objects::{self, Objects};
-use super::pace::Leader;
+use super::pace::Resting;
 use crate::traces::SPANS;
 use crate::zookeeper::probe_by;
 
@@ -141,32 +140,44 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
     }
 }
 
-/// The leader of an ensemble at rest. `None` while a member has no transaction of the leader's epoch: that shows in
-/// the status as soon as it has one, so all members have to be asked.
-pub(crate) fn leader(objects: &Objects, observation: &Observation) -> Option<Leader> {
-    let pods = || observation.pods.iter().chain(&observation.observers.pods);
-    let epoch = |pod: &PodObservation| match pod.server {
-        ServerReport::Serving { zxid, .. } => Some(zxid >> 32),
-        _ => None,
+/// The members of an ensemble at rest. Empty if one of them does not serve, or has no transaction of the latest
+/// epoch: that shows in the status as soon as it has one, so that all of them have to be asked for everything.
+pub(crate) fn resting(objects: &Objects, observation: &Observation) -> Vec<Resting> {
+    let member = |pod: &PodObservation| {
+        let ServerReport::Serving { role, zxid, .. } = pod.server else {
+            return None;
+        };
+        let object = objects.pods.iter().find(|p| p.name_any() == pod.name)?;
+        Some(Resting {
+            address: address(object)?,
+            role,
+            epoch: zxid >> 32,
+        })
     };
-    let pod = pods().find(|pod| pod.server.role() == MemberRole::Leader)?;
-    let object = objects.pods.iter().find(|p| p.name_any() == pod.name)?;
-    let leader = Leader {
-        address: address(object)?,
-        epoch: epoch(pod)?,
-    };
-    let follow = |pod| epoch(pod) == Some(leader.epoch);
-    pods().all(follow).then_some(leader)
+    let pods = observation.pods.iter().chain(&observation.observers.pods);
+    let members: Option<Vec<_>> = pods.map(member).collect();
+    let mut members = members.unwrap_or_default();
+    if members
+        .windows(2)
+        .any(|pair| pair[0].epoch != pair[1].epoch)
+    {
+        members.clear();
+    }
+    members
 }
 
-/// Whether the leader of an ensemble at rest leads the same epoch as before.
-pub(crate) async fn leads_still(context: &Context, leader: Leader) -> bool {
-    let since = Instant::now();
-    let answer = context.members.ask(leader.address, "srvr").await;
-    let serving = answer.ok().and_then(|answer| parse_srvr(&answer).ok()?);
-    let outcome = serving.as_ref().map_or("unreachable", |_| "serving");
-    context.metrics.probed(outcome, since.elapsed());
-    serving.is_some_and(|s| s.role == MemberRole::Leader && s.zxid >> 32 == leader.epoch)
+/// Whether the servers of an ensemble at rest have the roles and epochs that they had before.
+pub(crate) async fn are_as_before(context: &Context, members: &[Resting]) -> bool {
+    let asked = members.iter().map(|member| async {
+        let since = Instant::now();
+        let answer = context.members.ask(member.address, "srvr").await;
+        let serving = answer.ok().and_then(|answer| parse_srvr(&answer).ok()?);
+        let serving = serving.map(|serving| (serving.role, serving.zxid >> 32));
+        let outcome = serving.map_or("unreachable", |_| "serving");
+        context.metrics.probed(outcome, since.elapsed());
+        serving == Some((member.role, member.epoch))
+    });
+    !members.is_empty() && join_all(asked).await.into_iter().all(|same| same)
 }
 
 /// The address of a pod, once it has one.

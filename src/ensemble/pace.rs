@@ -26,6 +26,9 @@ const LONGEST_UNREAD: Duration = Duration::from_secs(300);
 const REST: Duration = Duration::from_secs(60);
 /// For how long an ensemble rests on one plan at most.
 const LONGEST_REST: Duration = Duration::from_secs(300);
+/// How often the members of an ensemble at rest are asked that do not lead. Kubernetes takes 40 seconds to notice
+/// that a node is lost.
+const FOLLOWERS: Duration = Duration::from_secs(15);
 /// How soon an ensemble is looked at after a pass that failed.
 const FAILED: Duration = Duration::from_secs(2);
 /// Ensembles that were not looked at for so long do not exist any more.
@@ -43,8 +46,8 @@ struct Seen {
     read: Instant,
     /// When it was looked at last.
     looked: Instant,
-    /// When the last plan asked for nothing, and who led then. Absent while a change is under way.
-    rests: Option<(Instant, Leader)>,
+    /// Absent while a change is under way.
+    rests: Option<Rest>,
     /// The last pass failed, and the next one waits.
     failed: Option<Failed>,
 }
@@ -85,13 +88,25 @@ pub(crate) struct Answer {
     has_database: Option<bool>,
 }
 
-/// The leader of an ensemble at rest.
+/// A member of an ensemble at rest.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Leader {
+pub(crate) struct Resting {
     /// Its address.
     pub address: IpAddr,
+    /// Its role.
+    pub role: MemberRole,
     /// The epoch of its last transaction.
     pub epoch: u64,
+}
+
+/// An ensemble whose last plan asked for nothing.
+struct Rest {
+    /// When that plan was made.
+    since: Instant,
+    /// When all members were asked last.
+    asked: Instant,
+    /// The members that served then; none if one of them did not.
+    members: Vec<Resting>,
 }
 
 impl Inputs {
@@ -206,29 +221,42 @@ impl Pace {
         })
     }
 
-    /// Records that the last plan asked for nothing, and who led.
-    pub(crate) fn rests(&self, key: &Key, leader: Leader) {
+    /// Records that the last plan asked for nothing, and which members served then.
+    pub(crate) fn rests(&self, key: &Key, members: Vec<Resting>) {
         if let Some(seen) = self.all().get_mut(key) {
-            seen.rests = Some((Instant::now(), leader));
+            let now = Instant::now();
+            seen.rests = Some(Rest {
+                since: now,
+                asked: now,
+                members,
+            });
         }
     }
 
-    /// The leader of an ensemble that rests, if a plan would be made from the same objects as the last one.
+    /// The members to ask of an ensemble that rests, if a plan would be made from the same objects as the last
+    /// one: the leader, and from time to time all.
     pub(crate) fn resting(
         &self,
         key: &Key,
         ensemble: Option<&String>,
         objects: &Version,
-    ) -> Option<Leader> {
+    ) -> Option<Vec<Resting>> {
+        let now = Instant::now();
         let mut all = self.all();
         let seen = all.get_mut(key)?;
-        let (since, leader) = seen.rests?;
+        let longest = (now - seen.since) / PART;
         let same = seen.inputs.ensemble.as_ref() == ensemble && seen.inputs.objects == *objects;
-        let rest = (seen.since.elapsed() / PART).clamp(REST, LONGEST_REST);
-        (same && since.elapsed() < rest).then(|| {
-            seen.looked = Instant::now();
-            leader
-        })
+        let rest = seen.rests.as_mut()?;
+        if !same || now - rest.since >= longest.clamp(REST, LONGEST_REST) {
+            return None;
+        }
+        seen.looked = now;
+        if now - rest.asked >= FOLLOWERS {
+            rest.asked = now;
+            return Some(rest.members.clone());
+        }
+        let leaders = rest.members.iter().filter(|m| m.role == MemberRole::Leader);
+        Some(leaders.copied().collect())
     }
 
     /// When to look again at the latest, if the plan says `wanted`: the longer nothing changes, the later.
@@ -262,11 +290,16 @@ mod tests {
         }
     }
 
-    fn leader() -> Leader {
-        Leader {
-            address: IpAddr::from([10, 0, 0, 1]),
+    fn members() -> Vec<Resting> {
+        let member = |last, role| Resting {
+            address: IpAddr::from([10, 0, 0, last]),
+            role,
             epoch: 1,
-        }
+        };
+        vec![
+            member(1, MemberRole::Leader),
+            member(2, MemberRole::Follower),
+        ]
     }
 
     const SOON: Duration = Duration::from_millis(400);
@@ -297,7 +330,7 @@ mod tests {
         assert!(pace.must_read(&key()));
         pace.reads(&key());
         assert!(!pace.must_read(&key()));
-        pace.rests(&key(), leader());
+        pace.rests(&key(), members());
         advance(LONGEST_UNREAD * 2).await;
         assert!(!pace.must_read(&key()));
     }
@@ -338,20 +371,37 @@ mod tests {
         let rests = |ensemble: &String| pace.resting(&key(), Some(ensemble), &version).is_some();
         pace.look(&key(), inputs("1"));
         assert!(!rests(&same));
-        pace.rests(&key(), leader());
+        pace.rests(&key(), members());
         assert!(rests(&same) && !rests(&other));
         advance(REST).await;
         assert!(!rests(&same));
-        pace.rests(&key(), leader());
+        pace.rests(&key(), members());
         assert!(rests(&same));
         advance(LONGEST_REST * PART).await;
         assert!(!rests(&same));
-        pace.rests(&key(), leader());
+        pace.rests(&key(), members());
         advance(LONGEST_REST / 2).await;
         assert!(rests(&same));
         advance(LONGEST_REST / 2).await;
         assert!(!rests(&same));
         pace.look(&key(), inputs("2"));
         assert!(!rests(&other));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_rest_the_leader_is_asked_each_time_and_the_others_from_time_to_time() {
+        let pace = Pace::default();
+        let version = Version::default();
+        let asked = || {
+            let asked = pace.resting(&key(), Some(&"1".to_owned()), &version);
+            asked.map(|members| members.len())
+        };
+        pace.look(&key(), inputs("1"));
+        pace.rests(&key(), members());
+        assert_eq!(asked(), Some(1));
+        advance(FOLLOWERS).await;
+        assert_eq!((asked(), asked()), (Some(2), Some(1)));
+        advance(FOLLOWERS).await;
+        assert_eq!(asked(), Some(2));
     }
 }
