@@ -5,6 +5,7 @@ mod durations;
 mod error;
 mod execute;
 mod gather;
+pub(crate) mod identity;
 pub(crate) mod members;
 mod objects;
 mod pace;
@@ -43,6 +44,7 @@ use creation::Creation;
 use durations::Durations;
 use error::Error;
 use gather::Gathered;
+use identity::Identities;
 use members::Members;
 use objects::Trim as _;
 use pace::{Inputs, Pace};
@@ -54,6 +56,8 @@ pub(crate) struct Context {
     pub client: Client,
     /// The members, to ask.
     pub members: Arc<dyn Members>,
+    /// The certificates of members.
+    pub identities: Identities,
     /// What the operator contributes to every ensemble.
     pub contribution: Contribution,
     /// The safety rules that the planner keeps.
@@ -225,7 +229,7 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
         Step::DeleteClaim { claim, .. } => format!("delete {claim}"),
     });
     span.record("bellwether.step", step);
-    let outcome = execute::execute(context, &gathered, &plan).await;
+    let outcome = execute::execute(context, &gathered, &valid, &plan).await;
     let said = publish::failure(&outcome);
     let failure = said.as_deref();
     publish::status(context, &gathered, Some(&valid), &plan.report, failure).await?;
@@ -264,8 +268,8 @@ async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) 
     }
     let known = shown.metadata.resource_version.as_ref();
     let resting = pace.resting(key, known, &scope.stores.version(key));
-    if let Some(members) = resting
-        && gather::are_as_before(context, &members).await
+    if let Some((members, learners)) = resting
+        && gather::are_as_before(context, &members, learners).await
     {
         return Look::Rests(pace.after(key, plan::LATER));
     }
@@ -294,12 +298,12 @@ async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) 
         return Look::Waits(pace.waits(key, failed.remaining()));
     }
     let live = |kind, name: &str| gathered.live.get(&(kind, name.to_owned()));
-    if !asks_for_nothing(&plan, live) {
+    if !asks_for_nothing(&plan, live) || context.identities.wanted(&gathered, &valid).is_some() {
         return Look::Reads;
     }
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
     if plan.report.phase == Phase::Ready {
-        pace.rests(key, gather::resting(&objects, observation));
+        pace.rests(key, gather::resting(&objects, &gathered));
     }
     Look::Rests(pace.after(key, plan.requeue))
 }

@@ -5,6 +5,7 @@
 
 pub mod admin;
 mod backoff;
+mod certificates;
 mod election;
 mod ensemble;
 mod lease;
@@ -16,6 +17,7 @@ pub mod scoped;
 pub mod traces;
 mod zookeeper;
 
-pub use ensemble::members::{Members, Network};
+pub use certificates::{Authorities, Issuer};
+pub use ensemble::members::{Contact, Members, Network};
 pub use metrics::{Metrics, reference as metrics_reference};
 pub use operator::{Operator, Settings, wait};

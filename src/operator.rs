@@ -14,6 +14,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::backoff::Backoff;
+use crate::certificates::Issuer;
+use crate::ensemble::identity::Identities;
 use crate::ensemble::members::Members;
 use crate::lease::{Claim, Holder};
 use crate::limited::{at_most, limited};
@@ -49,6 +51,7 @@ pub struct Operator {
     settings: Settings,
     client: Client,
     members: Arc<dyn Members>,
+    issuer: Arc<dyn Issuer>,
     metrics: Metrics,
     elections: election::Metrics,
     parts: Parts,
@@ -59,14 +62,20 @@ pub struct Operator {
 type Parts = JoinSet<anyhow::Result<()>>;
 
 impl Operator {
-    /// An operator that works through this client and asks these members.
-    pub fn new(settings: Settings, client: Client, members: Arc<dyn Members>) -> Self {
+    /// An operator that works through this client, asks these members, and has their certificates signed here.
+    pub fn new(
+        settings: Settings,
+        client: Client,
+        members: Arc<dyn Members>,
+        issuer: Arc<dyn Issuer>,
+    ) -> Self {
         let elections = election::Metrics::default();
         let metrics = Metrics::new(|registry| elections.register(registry));
         Self {
             settings,
             client: limited(client),
             members,
+            issuer,
             metrics,
             elections,
             parts: Parts::new(),
@@ -123,6 +132,7 @@ impl Operator {
         let context = Arc::new(ensemble::Context {
             client: at_most(REQUESTS, self.client.clone()),
             members: self.members,
+            identities: Identities::new(self.issuer),
             contribution,
             rules,
             reporter: Reporter {

@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 /// How long a server may take for one answer. A server that cannot answer within this time is not
 /// one to rely on for a majority.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
+
 /// The longest answer that is read; `conf` of 13 servers has about 2 KiB.
 pub(crate) const MAX_ANSWER: u64 = 64 * 1024;
 

@@ -33,6 +33,15 @@ pub const RENDERED_BY: &str = "zookeeper.bellwether.dev/rendered-by";
 /// StatefulSet annotation: the pod template as the operator wrote it, so that what somebody else changes in
 /// it is seen by every operator version.
 pub const TEMPLATE: &str = "zookeeper.bellwether.dev/template";
+/// Pod annotation: the member program answers on the control port, in this version of the protocol. Pods that an
+/// earlier operator version made have none.
+pub const CONTROL: &str = "zookeeper.bellwether.dev/control";
+/// ConfigMap annotation: the id of the authority that signed the members' certificate.
+pub const AUTHORITY: &str = "zookeeper.bellwether.dev/authority";
+/// ConfigMap annotation: when the members' certificate ends.
+pub const IDENTITY_UNTIL: &str = "zookeeper.bellwether.dev/identity-until";
+/// ConfigMap annotation: a hash of the names in the members' certificate.
+pub const IDENTITY_NAMES: &str = "zookeeper.bellwether.dev/identity-names";
 /// Ensemble annotation a user sets to ask for one restart of every member; the value is free, a
 /// time by custom. It is read, never written, so GitOps tools may own it.
 pub const RESTART_AT: &str = "zookeeper.bellwether.dev/restartedAt";

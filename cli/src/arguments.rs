@@ -91,6 +91,10 @@ pub(crate) struct Run {
     /// The name of the operator's own lease.
     #[arg(long, default_value = "bellwether")]
     pub lease_name: String,
+    /// The name of the Secret, in the same namespace, with the root key. The keys of all ensembles' authorities follow
+    /// from it. The operator makes it if there is none.
+    #[arg(long, default_value = "bellwether-root")]
+    pub root_secret: String,
     /// Who holds the lease: this replica.
     #[arg(long, env = "POD_NAME", default_value = "bellwether")]
     pub identity: String,

@@ -10,7 +10,7 @@ use bellwether_ensemble::validate::Context as Contribution;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
-use bellwether::{Network, Operator, Settings, admin, wait};
+use bellwether::{Authorities, Network, Operator, Settings, admin, wait};
 
 use crate::arguments::Run;
 use crate::page;
@@ -22,6 +22,12 @@ use crate::page;
 pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
     let client = client().await?;
     let namespaces = namespaces(&arguments.watch_namespaces)?;
+    let authorities = Authorities::new(
+        client.clone(),
+        &arguments.lease_namespace,
+        &arguments.root_secret,
+    );
+    let authorities = Arc::new(authorities);
     let settings = Settings {
         identity: arguments.identity.clone(),
         lease_namespace: arguments.lease_namespace,
@@ -34,7 +40,8 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         },
         rules: Rules::ALL,
     };
-    let mut operator = Operator::new(settings, client.clone(), Arc::new(Network::default()));
+    let members = Arc::new(Network::new(authorities.clone()));
+    let mut operator = Operator::new(settings, client.clone(), members, authorities);
     let page = arguments.page.then(|| {
         let shown = page::Operator {
             version: env!("CARGO_PKG_VERSION"),

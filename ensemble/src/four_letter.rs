@@ -14,7 +14,21 @@ pub struct Serving {
     pub role: MemberRole,
     /// The last transaction that it saw.
     pub zxid: u64,
+    /// The learners of a leader, if the answer includes them.
+    pub learners: Option<Learners>,
 }
+
+/// The servers that follow a leader and have all that it committed (`LeaderZooKeeperServer.dumpMonitorValues`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Learners {
+    /// Those that vote.
+    pub followers: usize,
+    /// Those that observe.
+    pub observers: usize,
+}
+
+/// How the lines of `mntr` with the numbers of followers and observers begin.
+const LEARNERS: [&str; 2] = ["zk_synced_followers\t", "zk_synced_observers\t"];
 
 /// An answer that no ZooKeeper server gives.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -34,7 +48,8 @@ fn unexpected(word: &'static str, answer: &str) -> Unexpected {
 /// The text of a server that looks for a leader.
 const NOT_SERVING: &str = "not currently serving requests";
 
-/// Parses the answer to `srvr`; `None` when the server takes part in no quorum.
+/// Parses the answer to `srvr`; `None` when the server takes part in no quorum. Lines of a
+/// leader's answer to `mntr` may follow it.
 ///
 /// # Errors
 /// When the answer has no role or no zxid.
@@ -58,7 +73,19 @@ pub fn parse_srvr(answer: &str) -> Result<Option<Serving>, Unexpected> {
         .and_then(|z| z.strip_prefix("0x"))
         .and_then(|z| u64::from_str_radix(z, 16).ok())
         .ok_or_else(|| unexpected("srvr", answer))?;
-    Ok(Some(Serving { role, zxid }))
+    let [followers, observers] =
+        LEARNERS.map(|name| field(name).and_then(|n| n.parse::<f64>().ok()));
+    let learners = followers
+        .zip(observers)
+        .map(|(followers, observers)| Learners {
+            followers: followers as usize,
+            observers: observers as usize,
+        });
+    Ok(Some(Serving {
+        role,
+        zxid,
+        learners,
+    }))
 }
 
 /// The configuration of a serving server, from its answer to `conf`.
@@ -120,10 +147,32 @@ mod tests {
             serving,
             Serving {
                 role: MemberRole::Follower,
-                zxid: 0x2_0000_0003
+                zxid: 0x2_0000_0003,
+                learners: None,
             }
         );
         assert_eq!(parse_srvr(LOOKING), Ok(None));
+    }
+
+    #[test]
+    fn the_learners_of_a_leader_are_read_when_both_numbers_are_there() {
+        let learners = |lines: &str| {
+            let answer = format!("Zxid: 0x1\nMode: leader\n{lines}");
+            parse_srvr(&answer).unwrap().unwrap().learners
+        };
+        let both = "zk_synced_followers\t2\nzk_synced_observers\t1\n";
+        let expected = Learners {
+            followers: 2,
+            observers: 1,
+        };
+        assert_eq!(learners(both), Some(expected));
+        for lines in [
+            "",
+            "zk_synced_followers\t2\n",
+            "zk_synced_followers\tx\nzk_synced_observers\t1\n",
+        ] {
+            assert_eq!(learners(lines), None, "{lines:?}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! Everything here is a pure function of its arguments: no clock, no randomness, no network. The
 //! rule that keeps two leaders from committing is in [`safety`], and nowhere else.
 
+pub mod certificates;
 pub mod creation;
 pub mod desired;
 pub mod execute;

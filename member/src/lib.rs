@@ -8,10 +8,12 @@ mod bootstrap;
 mod decision;
 mod epoch;
 mod identity;
+mod learners;
 mod ownership;
 
 pub use bootstrap::{Marker, is_database_file, is_leftover_file};
 pub use decision::{Around, Decision, decide};
 pub use epoch::of_file as epoch_of_file;
 pub use identity::{Identity, identify};
+pub use learners::learner_lines;
 pub use ownership::{Found, MARK, MYID};

@@ -2,19 +2,22 @@
 //!
 //! `bellwether-member prepare` is the init container: it checks that the volume belongs to this
 //! member, writes `myid`, puts the configuration of the pod's revision in place and decides whether
-//! the member may bootstrap with an empty disk. `bellwether-member serve` answers the kubelet's readiness
-//! probe over HTTP, in a container beside ZooKeeper's; `bellwether-member probe ready` asks once.
+//! the member may bootstrap with an empty disk. `bellwether-member serve`, in a container beside ZooKeeper's, answers
+//! the kubelet's readiness probe over HTTP and the operator over mutual TLS; `bellwether-member probe ready` asks once.
 //!
 //! The library decides and is pure; [`prepare`] reads and writes around it. No content of any file makes
 //! the program panic: it refuses a file that it cannot understand, with a message that says what a person
 //! can do.
 
+mod control;
 mod files;
+mod http;
 mod options;
 mod prepare;
 mod probe;
 mod serve;
 mod volumes;
+mod words;
 
 use std::process::ExitCode;
 
@@ -40,11 +43,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Ok(Command::Serve {
-            listen,
-            port,
-            volumes,
-        }) => match serve::serve(listen, port, volumes) {
+        Ok(Command::Serve(options)) => match serve::serve(options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
                 eprintln!("{why}");

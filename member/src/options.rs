@@ -7,15 +7,18 @@ pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
                                  [--datalog DIR] [--termination-log FILE]
        bellwether-member probe ready [--port PORT]
-       bellwether-member serve [--listen PORT] [--port PORT] [--data DIR] [--datalog DIR]
+       bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--identity DIR]
+                               [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
 prepare reads POD_NAME, ENSEMBLE (namespace/name) and ID_OFFSET (default 0) from its environment.";
 
 /// The port that ZooKeeper serves clients on.
 const CLIENT_PORT: u16 = 2181;
-/// The port that `serve` listens on.
+/// The port that `serve` answers probes on.
 const PROBE_PORT: u16 = 8079;
+/// The port that `serve` answers the operator on.
+const CONTROL_PORT: u16 = 8078;
 
 /// Where `prepare` reads and writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +59,21 @@ pub(crate) struct Volumes {
     pub(crate) datalog: PathBuf,
 }
 
+/// Where `serve` listens, and what it answers about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Serve {
+    /// The port for probes.
+    pub(crate) listen: u16,
+    /// The port for the operator.
+    pub(crate) control: u16,
+    /// ZooKeeper's port on the loopback interface.
+    pub(crate) zookeeper: u16,
+    /// The directory with the member's certificate.
+    pub(crate) identity: PathBuf,
+    /// Where the volumes are.
+    pub(crate) volumes: Volumes,
+}
+
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
@@ -67,15 +85,8 @@ pub(crate) enum Command {
     Prepare(Directories),
     /// Ask the server on this port of the loopback interface whether it is ready.
     Probe(u16),
-    /// Answer probes over HTTP.
-    Serve {
-        /// The port to listen on.
-        listen: u16,
-        /// ZooKeeper's port on the loopback interface.
-        port: u16,
-        /// Where the volumes are.
-        volumes: Volumes,
-    },
+    /// Answer probes and the operator.
+    Serve(Serve),
 }
 
 /// Reads the command line, without the program's name.
@@ -128,23 +139,26 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
 }
 
 fn serve(flags: &[&str]) -> Result<Command, String> {
-    let (mut listen, mut port) = (PROBE_PORT, CLIENT_PORT);
     let Directories { data, datalog, .. } = Directories::default();
-    let mut volumes = Volumes { data, datalog };
+    let mut serve = Serve {
+        listen: PROBE_PORT,
+        control: CONTROL_PORT,
+        zookeeper: CLIENT_PORT,
+        identity: "/etc/bellwether/identity".into(),
+        volumes: Volumes { data, datalog },
+    };
     for (flag, value) in pairs(flags)? {
         match flag {
-            "--port" => port = port_number(value)?,
-            "--listen" => listen = port_number(value)?,
-            "--data" => volumes.data = PathBuf::from(value),
-            "--datalog" => volumes.datalog = PathBuf::from(value),
+            "--listen" => serve.listen = port_number(value)?,
+            "--control" => serve.control = port_number(value)?,
+            "--port" => serve.zookeeper = port_number(value)?,
+            "--identity" => serve.identity = PathBuf::from(value),
+            "--data" => serve.volumes.data = PathBuf::from(value),
+            "--datalog" => serve.volumes.datalog = PathBuf::from(value),
             other => return Err(format!("serve has no option {other}")),
         }
     }
-    Ok(Command::Serve {
-        listen,
-        port,
-        volumes,
-    })
+    Ok(Command::Serve(serve))
 }
 
 /// ZooKeeper's port.

@@ -1,34 +1,16 @@
 //! The readiness probe: a four-letter word on the loopback interface.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
-
-/// How long the probe may take in all.
-const TIMEOUT: Duration = Duration::from_secs(2);
-/// No answer is longer.
-const LONGEST_ANSWER: usize = 64 * 1024;
+use crate::words;
 
 /// The four-letter word that asks a server about itself.
 const WORD: &str = "srvr";
 
 /// Whether the server on this port of the loopback interface serves clients; if not, why.
 pub(crate) fn ask(port: u16) -> Result<(), String> {
-    let deadline = Instant::now() + TIMEOUT;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)
-        .map_err(|error| format!("cannot connect to {address}: {error}"))?;
-    let answer = exchange(&mut stream, deadline).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            format!("no answer to {WORD} within {} s", TIMEOUT.as_secs())
-        }
-        _ => format!("asking {WORD} on {address} failed: {error}"),
-    })?;
-    judge(&answer)
+    judge(&words::ask(port, WORD)?)
 }
 
-fn judge(answer: &[u8]) -> Result<(), String> {
-    let text = String::from_utf8_lossy(answer);
+fn judge(text: &str) -> Result<(), String> {
     if text.lines().any(|line| line.starts_with("Mode: ")) {
         return Ok(());
     }
@@ -41,32 +23,10 @@ fn judge(answer: &[u8]) -> Result<(), String> {
     })
 }
 
-fn exchange(stream: &mut TcpStream, deadline: Instant) -> std::io::Result<Vec<u8>> {
-    stream.set_write_timeout(Some(TIMEOUT))?;
-    stream.write_all(WORD.as_bytes())?;
-    let mut answer = Vec::new();
-    let mut buffer = [0; 4096];
-    while answer.len() < LONGEST_ANSWER {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut buffer) {
-            Ok(0) => break,
-            Ok(n) => answer.extend_from_slice(&buffer[..n]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // ZooKeeper may reset the connection after its answer.
-            Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => break,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(answer)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::TcpListener;
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
     use std::thread;
 
     use super::*;

@@ -1,4 +1,4 @@
-//! The probes over HTTP, for a container beside ZooKeeper's.
+//! The kubelet's probes over HTTP, for a container beside ZooKeeper's.
 //!
 //! A probe that starts a program in a container costs the node many times more than the question
 //! itself, and every member is asked all the time; one small server answers for next to nothing.
@@ -10,62 +10,43 @@
 mod clients;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-use crate::options::Volumes;
-use crate::{probe, volumes};
+use crate::control::Control;
+use crate::http::{self, Connection, PAUSE};
+use crate::options::Serve;
+use crate::probe;
 use clients::Clients;
 
 /// How many new clients are accepted before the present ones are served again.
 const ACCEPTED_AT_ONCE: usize = 64;
-/// How long to wait when the system has no room for another connection.
-const PAUSE: Duration = Duration::from_millis(50);
 
-/// The member that clients ask about.
-#[derive(Clone, Debug)]
-struct Member {
-    /// The port of its server on the loopback interface.
-    zookeeper: u16,
-    volumes: Volumes,
-}
-
-/// A question that takes time to answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Question {
-    /// Does the server serve clients?
-    Ready,
-    /// What is on the volumes?
-    Volumes,
-}
-
-/// What a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Request {
-    Question(Question),
-    /// Pods that an earlier operator version made have a liveness probe here. Another container's answer must
-    /// not kill ZooKeeper, so the liveness probe always succeeds.
-    Live,
-    Unknown,
-}
-
-/// Answers `GET /ready` and `GET /volumes` on the port `listen` about the server on the port
-/// `zookeeper` of the loopback interface, until SIGTERM.
-pub(crate) fn serve(listen: u16, zookeeper: u16, volumes: Volumes) -> Result<(), String> {
+/// Answers the kubelet's probes and the operator's questions about one server, until SIGTERM.
+pub(crate) fn serve(options: Serve) -> Result<(), String> {
     // The first process of a container does not end by a signal that it does not handle.
     let stop = stop_signals().map_err(|e| format!("cannot handle signals: {e}"))?;
-    let failed = |e| format!("cannot listen on port {listen}: {e}");
-    let listener = bind(listen).map_err(failed)?;
-    let server = Server::new(listener, Member { zookeeper, volumes }).map_err(failed)?;
+    let listener = http::listen(options.listen)?;
+    let server = Server::new(listener, options.zookeeper)
+        .map_err(|e| format!("cannot answer on port {}: {e}", options.listen))?;
+    let control = http::listen(options.control)?;
+    let Serve {
+        zookeeper,
+        volumes,
+        identity,
+        ..
+    } = options;
+    // The probes are answered whatever becomes of this thread.
+    thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, identity)).run(&control));
     server
         .run(&stop)
         .map_err(|e| format!("cannot wait for requests: {e}"))
@@ -79,58 +60,44 @@ fn stop_signals() -> std::io::Result<UnixStream> {
     Ok(stop)
 }
 
-/// On every address of the pod, whichever family it has.
-fn bind(port: u16) -> std::io::Result<TcpListener> {
-    TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port)))
-        .or_else(|_| TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))))
-}
-
-/// A thread that answers one question for every client that waits for it.
-#[derive(Debug)]
-struct Worker {
-    question: Question,
-    order: Sender<()>,
-    busy: bool,
-}
-
 #[derive(Debug)]
 struct Server {
     listener: TcpListener,
     clients: Clients,
-    workers: [Worker; 2],
-    answers: Receiver<(Question, Vec<u8>)>,
-    /// A byte arrives when a worker has answered.
+    /// A thread asks the ZooKeeper server once for each order.
+    orders: Sender<()>,
+    /// Whether an order is under way.
+    is_asking: bool,
+    answers: Receiver<Vec<u8>>,
+    /// A byte arrives with each answer.
     wake: UnixStream,
 }
 
 impl Server {
-    fn new(listener: TcpListener, member: Member) -> std::io::Result<Self> {
+    /// Answers on this listener about the ZooKeeper server on that port of the loopback interface.
+    fn new(listener: TcpListener, zookeeper: u16) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let (sender, answers) = channel();
-        let waker = Arc::new(waker);
-        let worker = |question| {
-            let (order, orders) = channel::<()>();
-            let (member, sender, waker) = (member.clone(), sender.clone(), waker.clone());
-            thread::spawn(move || {
-                for () in orders {
-                    if sender.send((question, answer(question, &member))).is_err() {
-                        return;
-                    }
-                    let _ = (&*waker).write_all(&[0]);
+        let (orders, received) = channel::<()>();
+        thread::spawn(move || {
+            for () in received {
+                let answer = probe::ask(zookeeper).map(|()| "ok".to_owned());
+                if sender
+                    .send(Connection::Close.response(http::TEXT, answer))
+                    .is_err()
+                {
+                    return;
                 }
-            });
-            Worker {
-                question,
-                order,
-                busy: false,
+                let _ = (&waker).write_all(&[0]);
             }
-        };
+        });
         Ok(Self {
             listener,
             clients: Clients::default(),
-            workers: [Question::Ready, Question::Volumes].map(worker),
+            orders,
+            is_asking: false,
             answers,
             wake,
         })
@@ -176,20 +143,16 @@ impl Server {
     fn take_answers(&mut self) {
         let mut bytes = [0; 16];
         while matches!(self.wake.read(&mut bytes), Ok(n) if n > 0) {}
-        while let Ok((question, text)) = self.answers.try_recv() {
-            for worker in &mut self.workers {
-                worker.busy &= worker.question != question;
-            }
-            self.clients.answer(question, &text);
+        while let Ok(answer) = self.answers.try_recv() {
+            self.is_asking = false;
+            self.clients.answer(&answer);
         }
     }
 
-    /// Starts the idle worker of each question that a client waits for.
+    /// Has the server asked, if a client waits for that.
     fn ask(&mut self) {
-        for worker in &mut self.workers {
-            if !worker.busy && self.clients.wait_for(worker.question) {
-                worker.busy = worker.order.send(()).is_ok();
-            }
+        if !self.is_asking && self.clients.wait() {
+            self.is_asking = self.orders.send(()).is_ok();
         }
     }
 
@@ -204,53 +167,6 @@ impl Server {
                 Err(_) => return thread::sleep(PAUSE),
             }
         }
-    }
-}
-
-/// The answer to a question, with its HTTP head.
-fn answer(question: Question, member: &Member) -> Vec<u8> {
-    match question {
-        Question::Ready => {
-            let answer = probe::ask(member.zookeeper);
-            response(TEXT, answer.map(|()| "ok".to_owned()))
-        }
-        Question::Volumes => {
-            let Volumes { data, datalog } = &member.volumes;
-            response("application/json", volumes::report(data, datalog))
-        }
-    }
-}
-
-const TEXT: &str = "text/plain; charset=utf-8";
-
-fn response(kind: &str, answer: Result<String, String>) -> Vec<u8> {
-    match answer {
-        Ok(text) => render("200 OK", kind, &text),
-        Err(why) => render("503 Service Unavailable", TEXT, &why),
-    }
-}
-
-fn render(status: &str, kind: &str, text: &str) -> Vec<u8> {
-    format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n{text}",
-        text.len()
-    )
-    .into_bytes()
-}
-
-/// What a request asks for, by its first line.
-fn asked(head: &[u8]) -> Request {
-    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let line = String::from_utf8_lossy(line);
-    let mut words = line.split_ascii_whitespace();
-    let (method, target) = (words.next(), words.next());
-    let path = target.and_then(|t| t.split('?').next());
-    match (method, path) {
-        (Some("GET" | "HEAD"), Some("/ready")) => Request::Question(Question::Ready),
-        (Some("GET" | "HEAD"), Some("/volumes")) => Request::Question(Question::Volumes),
-        (Some("GET" | "HEAD"), Some("/live")) => Request::Live,
-        _ => Request::Unknown,
     }
 }
 

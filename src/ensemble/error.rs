@@ -26,6 +26,9 @@ pub(crate) enum Error {
         /// Why it failed.
         source: Box<kube::Error>,
     },
+    /// The members' certificate could not be made.
+    #[error("cannot make the members' certificate: {0:#}")]
+    Certificate(anyhow::Error),
     /// An object that the ensemble needs exists and is not the ensemble's.
     #[error(
         "{what} exists and does not belong to this ensemble; delete it, or give the ensemble \
@@ -74,6 +77,7 @@ impl Error {
                 kube::Error::Api(status) => status.code.to_string().into(),
                 _ => "unreachable".into(),
             },
+            Self::Certificate(_) => "certificate".into(),
             Self::Foreign { .. } => "foreign".into(),
             Self::LeaseLost => "lease_lost".into(),
         };
@@ -99,6 +103,7 @@ impl Error {
                 kube::Error::Api(status) => status.code,
                 _ => 0,
             },
+            Self::Certificate(_) => 0,
             Self::Foreign { .. } => {
                 return Disposition {
                     retry: Retry::Slow,

@@ -6,7 +6,7 @@ use bellwether_ensemble::execute::{self, World};
 use bellwether_ensemble::plan::Step;
 use bellwether_ensemble::plan::facts::Facts;
 use bellwether_ensemble::rules::{Rule, Rules};
-use bellwether_ensemble::{Plan, execute::execute as carry_out};
+use bellwether_ensemble::{Plan, ValidEnsemble, execute::execute as carry_out};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -23,17 +23,35 @@ use crate::traces::SPANS;
 /// What was carried out.
 pub(crate) type Outcome = execute::Outcome<Error>;
 
-/// Carries out a plan as far as it goes.
+/// Carries out a plan as far as it goes. The members' certificate comes first: the operator could not ask a member
+/// that starts without one.
 #[instrument(target = SPANS, skip_all)]
-pub(crate) async fn execute(context: &Context, gathered: &Gathered, plan: &Plan) -> Outcome {
-    let name = gathered.ensemble.name_any();
-    let mut cluster = Cluster {
-        context,
-        gathered,
-        namespace: gathered.ensemble.namespace().unwrap_or_default(),
-        name: name.clone(),
-    };
+pub(crate) async fn execute(
+    context: &Context,
+    gathered: &Gathered,
+    valid: &ValidEnsemble,
+    plan: &Plan,
+) -> Outcome {
+    if let Err(failure) = context.identities.provide(context, gathered, valid).await {
+        return Outcome {
+            failure: Some(failure),
+            ..Outcome::default()
+        };
+    }
+    let mut cluster = Cluster::new(context, gathered);
+    let name = cluster.name.clone();
     carry_out(&mut cluster, &name, plan).await
+}
+
+/// Writes one object that no plan contains.
+pub(crate) async fn write(
+    context: &Context,
+    gathered: &Gathered,
+    object: &DesiredObject,
+) -> Result<(), Error> {
+    let mut cluster = Cluster::new(context, gathered);
+    cluster.may_act()?;
+    cluster.write(object).await.map(drop)
 }
 
 struct Cluster<'a> {
@@ -41,6 +59,17 @@ struct Cluster<'a> {
     gathered: &'a Gathered,
     namespace: String,
     name: String,
+}
+
+impl<'a> Cluster<'a> {
+    fn new(context: &'a Context, gathered: &'a Gathered) -> Self {
+        Self {
+            context,
+            gathered,
+            namespace: gathered.ensemble.namespace().unwrap_or_default(),
+            name: gathered.ensemble.name_any(),
+        }
+    }
 }
 
 impl World for Cluster<'_> {

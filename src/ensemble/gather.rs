@@ -1,16 +1,16 @@
 //! Reading the world: the objects of an ensemble, and what every member's server answers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::time::Instant;
 
 use bellwether_api::{ZooKeeperEnsemble, labels};
+use bellwether_ensemble::certificates::AuthorityName;
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::stateful_set::{INITIALIZE, RESTART};
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, observers, parse_bootstrap, written,
 };
-use bellwether_ensemble::four_letter::parse_srvr;
+use bellwether_ensemble::four_letter::{Learners, parse_srvr};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ObserversObservation, PodObservation, Revision, ServerReport,
     StatefulSetObservation,
@@ -31,6 +31,8 @@ use tracing::{Span, instrument};
 
 use super::Context;
 use super::error::Error;
+use super::identity::authority_of;
+use super::members::Contact;
 use super::objects::{self, Objects};
 use super::pace::Resting;
 use crate::traces::SPANS;
@@ -47,10 +49,12 @@ pub(crate) struct Gathered {
     pub observation: Observation,
     /// The owned objects as they are, for comparison with how they should be.
     pub live: Live,
+    /// The authority of its members.
+    pub authority: AuthorityName,
 }
 
 /// Objects by kind and name.
-type Live = BTreeMap<(ObjectKind, String), Value>;
+pub(crate) type Live = BTreeMap<(ObjectKind, String), Value>;
 
 /// Reads everything from the API server, and asks every server. `None` when the ensemble does not exist.
 #[instrument(target = SPANS, skip_all)]
@@ -85,13 +89,14 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
     remember(&mut live, ObjectKind::PodDisruptionBudget, budgets);
     remember(&mut live, ObjectKind::PersistentVolumeClaim, claims);
 
+    let authority = authority_of(ensemble, &live);
     let id_offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
     let voter = |ordinal| ServerId::of_ordinal(ordinal, id_offset);
     let observer = |ordinal| ServerId::of_observer(ordinal, id_offset);
     let observers_set = observers::set_name(&name);
     let (voters, observing, refused) = futures::join!(
-        observe_pods(context, pods, &name, voter),
-        observe_pods(context, pods, &observers_set, observer),
+        observe_pods(context, pods, &authority, &name, voter),
+        observe_pods(context, pods, &authority, &observers_set, observer),
         context.creation.refused(&context.client, sets, pods),
     );
     let claims = claims::observe(context, ensemble, claims).await;
@@ -137,19 +142,21 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
         ensemble: ensemble.clone(),
         observation,
         live,
+        authority,
     }
 }
 
 /// The members of an ensemble at rest. Empty if one of them does not serve, or has no transaction of the latest
 /// epoch: that shows in the status as soon as it has one, so that all of them have to be asked for everything.
-pub(crate) fn resting(objects: &Objects, observation: &Observation) -> Vec<Resting> {
+pub(crate) fn resting(objects: &Objects, gathered: &Gathered) -> Vec<Resting> {
+    let observation = &gathered.observation;
     let member = |pod: &PodObservation| {
         let ServerReport::Serving { role, zxid, .. } = pod.server else {
             return None;
         };
         let object = objects.pods.iter().find(|p| p.name_any() == pod.name)?;
         Some(Resting {
-            address: address(object)?,
+            contact: contact(object, &gathered.authority)?,
             role,
             epoch: zxid >> 32,
         })
@@ -166,23 +173,35 @@ pub(crate) fn resting(objects: &Objects, observation: &Observation) -> Vec<Resti
     members
 }
 
-/// Whether the servers of an ensemble at rest have the roles and epochs that they had before.
-pub(crate) async fn are_as_before(context: &Context, members: &[Resting]) -> bool {
+/// Whether the servers of an ensemble at rest have the roles and epochs that they had before. A leader that tells of
+/// its learners must have those that it had.
+pub(crate) async fn are_as_before(
+    context: &Context,
+    members: &[Resting],
+    learners: Learners,
+) -> bool {
     let asked = members.iter().map(|member| async {
         let since = Instant::now();
-        let answer = context.members.ask(member.address, "srvr").await;
+        let word = member.word();
+        let answer = context.members.ask(&member.contact, word).await;
         let serving = answer.ok().and_then(|answer| parse_srvr(&answer).ok()?);
-        let serving = serving.map(|serving| (serving.role, serving.zxid >> 32));
-        let outcome = serving.map_or("unreachable", |_| "serving");
+        let outcome = serving.as_ref().map_or("unreachable", |_| "serving");
         context.metrics.probed(outcome, since.elapsed());
-        serving == Some((member.role, member.epoch))
+        serving.is_some_and(|serving| {
+            let told = serving.learners.unwrap_or(learners);
+            (serving.role, serving.zxid >> 32, told) == (member.role, member.epoch, learners)
+        })
     });
     !members.is_empty() && join_all(asked).await.into_iter().all(|same| same)
 }
 
-/// The address of a pod, once it has one.
-fn address(pod: &Pod) -> Option<IpAddr> {
-    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
+/// Where the member in a pod is, once it has an address.
+fn contact(pod: &Pod, authority: &AuthorityName) -> Option<Contact> {
+    let answers = pod.annotations().contains_key(labels::CONTROL);
+    Some(Contact {
+        address: pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()?,
+        authority: answers.then(|| authority.clone()),
+    })
 }
 
 /// Objects that an ensemble with another uid owns: it had the same name and was deleted.
@@ -212,20 +231,21 @@ fn controller(metadata: &ObjectMeta) -> Option<&OwnerReference> {
 async fn observe_pods(
     context: &Context,
     pods: &[Pod],
+    authority: &AuthorityName,
     set: &str,
     id: impl Fn(u16) -> ServerId,
 ) -> Vec<PodObservation> {
     let asked = pods.iter().filter_map(|pod| {
         let name = pod.name_any();
         let ordinal: u16 = name.strip_prefix(set)?.strip_prefix('-')?.parse().ok()?;
-        let address = address(pod);
+        let contact = contact(pod, authority);
         let id = id(ordinal);
         Some(async move {
             let mut observed = observe_pod(context.rules, pod, ordinal);
-            (observed.server, observed.volumes) = match address {
-                Some(address) => {
-                    let volumes = context.members.volumes(address);
-                    futures::join!(timed(context, &name, address, id), volumes)
+            (observed.server, observed.volumes) = match contact {
+                Some(contact) => {
+                    let volumes = context.members.volumes(&contact);
+                    futures::join!(timed(context, &name, &contact, id), volumes)
                 }
                 None => {
                     let why = "the pod has no address yet".to_owned();
@@ -246,11 +266,11 @@ async fn observe_pods(
 
 /// Asks a server what it is, and counts how long that took.
 #[instrument(target = SPANS, name = "probe", skip_all, fields(
-    otel.kind = "client", k8s.pod.name = pod, server.address = %address, bellwether.member.role
+    otel.kind = "client", k8s.pod.name = pod, server.address = %contact.address, bellwether.member.role
 ))]
-async fn timed(context: &Context, pod: &str, address: IpAddr, id: ServerId) -> ServerReport {
+async fn timed(context: &Context, pod: &str, contact: &Contact, id: ServerId) -> ServerReport {
     let since = Instant::now();
-    let report = probe_by(id, |word| context.members.ask(address, word)).await;
+    let report = probe_by(id, |word| context.members.ask(contact, word)).await;
     Span::current().record("bellwether.member.role", debug(report.role()));
     let outcome = match report {
         ServerReport::Serving { .. } => "serving",

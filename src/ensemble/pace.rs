@@ -1,15 +1,16 @@
 //! How often each ensemble is looked at, and how often it is read afresh.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether_api::ensemble::MemberRole;
 use bellwether_ensemble::Voters;
+use bellwether_ensemble::four_letter::Learners;
 use bellwether_ensemble::observation::{Observation, PodObservation, ServerReport};
 use tokio::time::Instant;
 
+use super::members::Contact;
 use super::stores::{Key, Version};
 
 /// The longest time between two looks at an ensemble. A leader that changes without any change of a pod shows
@@ -26,8 +27,8 @@ const LONGEST_UNREAD: Duration = Duration::from_secs(300);
 const REST: Duration = Duration::from_secs(60);
 /// For how long an ensemble rests on one plan at most.
 const LONGEST_REST: Duration = Duration::from_secs(300);
-/// How often the members of an ensemble at rest are asked that do not lead. Kubernetes takes 40 seconds to notice
-/// that a node is lost.
+/// How often the members of an ensemble at rest are asked that do not lead, if the leader does not tell of them.
+/// Kubernetes takes 40 seconds to notice that a node is lost.
 const FOLLOWERS: Duration = Duration::from_secs(15);
 /// How soon an ensemble is looked at after a pass that failed.
 const FAILED: Duration = Duration::from_secs(2);
@@ -89,14 +90,33 @@ pub(crate) struct Answer {
 }
 
 /// A member of an ensemble at rest.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Resting {
-    /// Its address.
-    pub address: IpAddr,
+    /// Where it is.
+    pub contact: Contact,
     /// Its role.
     pub role: MemberRole,
     /// The epoch of its last transaction.
     pub epoch: u64,
+}
+
+impl Resting {
+    /// What it is asked. A leader that its program speaks for also tells of its learners.
+    pub(crate) fn word(&self) -> &'static str {
+        match self.contact.authority {
+            Some(_) => "state",
+            None => "srvr",
+        }
+    }
+}
+
+/// The learners that the leader among these members has.
+fn learners(members: &[Resting]) -> Learners {
+    let count = |role| members.iter().filter(|m| m.role == role).count();
+    Learners {
+        followers: count(MemberRole::Follower),
+        observers: count(MemberRole::Observer),
+    }
 }
 
 /// An ensemble whose last plan asked for nothing.
@@ -234,13 +254,14 @@ impl Pace {
     }
 
     /// The members to ask of an ensemble that rests, if a plan would be made from the same objects as the last
-    /// one: the leader, and from time to time all.
+    /// one, and the learners that its leader should have. The leader is asked, and from time to time all, unless the
+    /// leader tells of them.
     pub(crate) fn resting(
         &self,
         key: &Key,
         ensemble: Option<&String>,
         objects: &Version,
-    ) -> Option<Vec<Resting>> {
+    ) -> Option<(Vec<Resting>, Learners)> {
         let now = Instant::now();
         let mut all = self.all();
         let seen = all.get_mut(key)?;
@@ -251,12 +272,17 @@ impl Pace {
             return None;
         }
         seen.looked = now;
-        if now - rest.asked >= FOLLOWERS {
-            rest.asked = now;
-            return Some(rest.members.clone());
-        }
+        let learners = learners(&rest.members);
         let leaders = rest.members.iter().filter(|m| m.role == MemberRole::Leader);
-        Some(leaders.copied().collect())
+        let leaders: Vec<Resting> = leaders.cloned().collect();
+        let tells = leaders
+            .iter()
+            .any(|leader| leader.contact.authority.is_some());
+        if !tells && now - rest.asked >= FOLLOWERS {
+            rest.asked = now;
+            return Some((rest.members.clone(), learners));
+        }
+        Some((leaders, learners))
     }
 
     /// When to look again at the latest, if the plan says `wanted`: the longer nothing changes, the later.
@@ -274,6 +300,9 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
+    use bellwether_ensemble::certificates::AuthorityName;
     use tokio::time::advance;
 
     use super::*;
@@ -290,9 +319,17 @@ mod tests {
         }
     }
 
+    /// In pods that an earlier operator version made.
     fn members() -> Vec<Resting> {
+        members_of(None)
+    }
+
+    fn members_of(authority: Option<AuthorityName>) -> Vec<Resting> {
         let member = |last, role| Resting {
-            address: IpAddr::from([10, 0, 0, last]),
+            contact: Contact {
+                address: IpAddr::from([10, 0, 0, last]),
+                authority: authority.clone(),
+            },
             role,
             epoch: 1,
         };
@@ -394,7 +431,7 @@ mod tests {
         let version = Version::default();
         let asked = || {
             let asked = pace.resting(&key(), Some(&"1".to_owned()), &version);
-            asked.map(|members| members.len())
+            asked.map(|(members, _)| members.len())
         };
         pace.look(&key(), inputs("1"));
         pace.rests(&key(), members());
@@ -403,5 +440,25 @@ mod tests {
         assert_eq!((asked(), asked()), (Some(2), Some(1)));
         advance(FOLLOWERS).await;
         assert_eq!(asked(), Some(2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_leader_that_tells_of_its_learners_is_asked_alone() {
+        let pace = Pace::default();
+        let version = Version::default();
+        let authority = AuthorityName {
+            namespace: "default".to_owned(),
+            ensemble: "zk".to_owned(),
+            id: "1".to_owned(),
+        };
+        pace.look(&key(), inputs("1"));
+        pace.rests(&key(), members_of(Some(authority)));
+        advance(FOLLOWERS * 2).await;
+        let (asked, learners) = pace
+            .resting(&key(), Some(&"1".to_owned()), &version)
+            .expect("it rests");
+        assert_eq!(asked.len(), 1);
+        assert_eq!(asked[0].word(), "state");
+        assert_eq!((learners.followers, learners.observers), (1, 0));
     }
 }

@@ -19,6 +19,10 @@ everything else goes with its owner.
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch]
+# Those with the certificates of members. The operator writes them as a whole, and cannot read them.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create, update]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch]

@@ -256,7 +256,8 @@ async fn a_reconcile_is_a_trace_with_its_parts_and_the_log_does_not_show_it() {
     let mut operator = Operator::start(&cluster, &["--traces-endpoint", &address]);
     let reconcile = until("a trace of a whole reconcile", || {
         let whole = |trace: &Received| {
-            names(&collector.below(trace)).contains(&"publish")
+            trace.attributes["bellwether.ensemble.name"] == "main"
+                && names(&collector.below(trace)).contains(&"publish")
                 && collector
                     .below(trace)
                     .iter()

@@ -41,7 +41,7 @@ mod tests {
     use bellwether_api::ZooKeeperEnsembleSpec;
 
     use super::*;
-    use crate::desired::stateful_set::PROBE_PORT;
+    use crate::desired::stateful_set::{CONTROL_PORT, PROBE_PORT};
     use crate::validate::example;
 
     fn of_size(replicas: i32) -> DesiredObject {
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn the_charts_network_policy_names_the_ports_that_the_operator_needs() {
         let policy = include_str!("../../../charts/bellwether/templates/networkpolicy.yaml");
-        for port in [CLIENT_PORT, PROBE_PORT] {
+        for port in [CLIENT_PORT, CONTROL_PORT, PROBE_PORT] {
             assert!(policy.contains(&format!("- port: {port}\n")), "{port}");
         }
     }

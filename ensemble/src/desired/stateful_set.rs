@@ -15,6 +15,7 @@ use super::{
     DesiredObject, ObjectKind, Write, apply, bootstrap_config_map, members_service, metadata,
     written,
 };
+use crate::certificates::identity_secret;
 use crate::observation::Revision;
 use crate::validate::ValidEnsemble;
 
@@ -26,6 +27,11 @@ pub const INITIALIZE: &str = "zookeeper.bellwether.dev/initialize";
 pub const RESTART: &str = "zookeeper.bellwether.dev/restart";
 /// The port that `bellwether-member serve` answers probes on.
 pub const PROBE_PORT: u16 = 8079;
+/// The port that the operator asks the member program on, over mutual TLS.
+pub const CONTROL_PORT: u16 = 8078;
+/// The version of what the member program answers there, which pods carry as the annotation
+/// [`labels::CONTROL`].
+const CONTROL_VERSION: &str = "1";
 /// The name of the container that runs ZooKeeper.
 pub const CONTAINER: &str = "zookeeper";
 /// The name of the init container that prepares the volume.
@@ -206,6 +212,7 @@ fn pod_annotations(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     let mut all = ensemble.pod.annotations.clone();
     all.insert(labels::CONFIG_REVISION.to_owned(), revision.name.clone());
     all.insert(labels::VOTERS.to_owned(), revision.voters.to_string());
+    all.insert(labels::CONTROL.to_owned(), CONTROL_VERSION.to_owned());
     if let Some(id) = revision.initialize {
         all.insert(INITIALIZE.to_owned(), id.to_string());
     }
@@ -238,6 +245,15 @@ fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
             {
                 "name": "bootstrap",
                 "configMap": { "name": bootstrap_config_map(&ensemble.name), "optional": true },
+            },
+            // A member serves without it, unseen by the operator, which writes the Secret again.
+            {
+                "name": "identity",
+                "secret": {
+                    "secretName": identity_secret(ensemble),
+                    "optional": true,
+                    "defaultMode": 0o440,
+                },
             },
             { "name": "conf", "emptyDir": { "sizeLimit": "16Mi" } },
             { "name": "tmp", "emptyDir": { "sizeLimit": scratch } },
@@ -333,19 +349,25 @@ fn member_resources(cpu: &str) -> Value {
     })
 }
 
-/// Answers the kubelet's readiness probe of the ZooKeeper container. Programs started by exec probes
-/// would cost the node many times more.
+/// Answers the kubelet's readiness probe of the ZooKeeper container, and the operator. Programs started by exec
+/// probes would cost the node many times more.
 fn probes(ensemble: &ValidEnsemble) -> Value {
     json!({
         "name": "probes",
         "image": ensemble.context.member_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bellwether-member", "serve"],
-        "ports": [{ "name": "probes", "containerPort": PROBE_PORT }],
+        "ports": [
+            { "name": "probes", "containerPort": PROBE_PORT },
+            { "name": "control", "containerPort": CONTROL_PORT },
+        ],
         "resources": member_resources("5m"),
         "securityContext": restricted(),
-        // It reports how full the volume is, and what is on it.
-        "volumeMounts": [{ "name": "data", "mountPath": "/data", "readOnly": true }],
+        "volumeMounts": [
+            // It reports how full the volume is, and what is on it.
+            { "name": "data", "mountPath": "/data", "readOnly": true },
+            { "name": "identity", "mountPath": "/etc/bellwether/identity", "readOnly": true },
+        ],
     })
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use super::{Question, Request, TEXT, asked, render};
+use crate::http::{self, Connection};
 
 /// How many clients are served at once.
 pub(super) const MOST: usize = 64;
@@ -23,8 +23,8 @@ struct Client {
     from: IpAddr,
     until: Instant,
     head: Vec<u8>,
-    /// What it asked; `None` until its request is complete.
-    question: Option<Question>,
+    /// Whether its request is complete, so that it waits for the answer.
+    waits: bool,
 }
 
 /// The clients, the oldest first.
@@ -43,7 +43,7 @@ impl Clients {
             from: from.to_canonical(),
             until: Instant::now() + PATIENCE,
             head: Vec::new(),
-            question: None,
+            waits: false,
         });
         if self.0.len() > MOST
             && let Some(place) = self.crowding()
@@ -62,7 +62,7 @@ impl Clients {
 
     /// The clients whose request is not complete.
     pub(super) fn reading(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let reading = self.0.iter().filter(|c| c.question.is_none());
+        let reading = self.0.iter().filter(|c| !c.waits);
         reading.map(|c| c.stream.as_fd())
     }
 
@@ -80,7 +80,7 @@ impl Clients {
     /// something that can be answered at once.
     pub(super) fn read(&mut self) {
         self.0.retain_mut(|client| {
-            if client.question.is_some() {
+            if client.waits {
                 return true;
             }
             let is_complete = match client.receive() {
@@ -90,31 +90,31 @@ impl Clients {
             if !is_complete {
                 return true;
             }
-            match asked(&client.head) {
-                Request::Question(question) => client.question = Some(question),
-                Request::Live => client.send(&render("200 OK", TEXT, "ok")),
-                Request::Unknown => {
-                    let text = "ask for /ready or /volumes";
-                    client.send(&render("404 Not Found", TEXT, text));
+            match http::path(&client.head) {
+                Some("/ready") => client.waits = true,
+                // Pods that an earlier operator version made have a liveness probe here. Another container's answer
+                // must not kill ZooKeeper, so the liveness probe always succeeds.
+                Some("/live") => {
+                    client.send(&Connection::Close.response(http::TEXT, Ok("ok".to_owned())));
                 }
+                _ => client.send(&Connection::Close.unknown("/ready")),
             }
-            client.question.is_some()
+            client.waits
         });
     }
 
-    /// Whether a client waits for the answer to this question.
-    pub(super) fn wait_for(&self, question: Question) -> bool {
-        self.0.iter().any(|c| c.question == Some(question))
+    /// Whether a client waits for the answer.
+    pub(super) fn wait(&self) -> bool {
+        self.0.iter().any(|c| c.waits)
     }
 
-    /// Answers all clients that asked this question.
-    pub(super) fn answer(&mut self, question: Question, text: &[u8]) {
+    /// Answers all clients that wait.
+    pub(super) fn answer(&mut self, text: &[u8]) {
         self.0.retain_mut(|client| {
-            let asks = client.question == Some(question);
-            if asks {
+            if client.waits {
                 client.send(text);
             }
-            !asks
+            !client.waits
         });
     }
 }
@@ -133,8 +133,7 @@ impl Client {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
-            let ends = |end: &[u8]| self.head.windows(end.len()).any(|bytes| bytes == end);
-            if ends(b"\r\n\r\n") || ends(b"\n\n") {
+            if http::is_complete(&self.head) {
                 return Ok(true);
             }
             if self.head.len() > LONGEST_REQUEST {

@@ -1,8 +1,9 @@
 //! Many clients, honest and hostile ones, on the loopback interface.
 
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketType, bind as bind_socket, connect, socket};
 
@@ -14,20 +15,20 @@ const ANOTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 const SERVING: &[u8] = b"Zookeeper version: 3.9.5\nMode: follower\n";
 
 #[test]
-fn only_three_paths_are_answered() {
-    use Question::{Ready, Volumes};
-    for (line, request) in [
-        ("GET /ready?x=1 HTTP/1.1\r\n", Request::Question(Ready)),
-        ("GET /volumes HTTP/1.0\r\n", Request::Question(Volumes)),
-        ("GET /live HTTP/1.1\r\n", Request::Live),
-        ("", Request::Unknown),
-        ("GET", Request::Unknown),
-        ("GET /", Request::Unknown),
-        ("POST /ready HTTP/1.1", Request::Unknown),
-        ("\u{0}\u{7f} /ready", Request::Unknown),
+fn only_requests_for_a_path_are_understood() {
+    for (line, path) in [
+        ("GET /ready?x=1 HTTP/1.1\r\n", Some("/ready")),
+        ("HEAD /live HTTP/1.1\r\n", Some("/live")),
+        ("", None),
+        ("GET", None),
+        ("POST /ready HTTP/1.1", None),
+        ("\u{0}\u{7f} /ready", None),
     ] {
-        assert_eq!(asked(line.as_bytes()), request, "{line:?}");
+        assert_eq!(http::path(line.as_bytes()), path, "{line:?}");
     }
+    assert_eq!(http::path(b"GET /\xff"), None);
+    let (text, _) = get(serve_about(nobody()), "/volumes").unwrap();
+    assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
 }
 
 /// A port that no server listens on.
@@ -40,13 +41,9 @@ fn nobody() -> u16 {
 fn serve_about(zookeeper: u16) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
     let port = listener.local_addr().unwrap().port();
-    let volumes = Volumes {
-        data: std::env::temp_dir(),
-        datalog: "/nonexistent".into(),
-    };
     let (stop, other) = UnixStream::pair().unwrap();
     thread::spawn(move || {
-        let server = Server::new(listener, Member { zookeeper, volumes }).unwrap();
+        let server = Server::new(listener, zookeeper).unwrap();
         let _keep = other;
         server.run(&stop)
     });
@@ -112,13 +109,6 @@ fn a_server_that_is_not_there_makes_the_probe_fail_with_a_reason() {
 fn the_liveness_probe_of_an_earlier_version_never_fails() {
     let (text, _) = get(serve_about(nobody()), "/live").unwrap();
     assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
-}
-
-#[test]
-fn the_volumes_are_reported_whether_the_server_runs_or_not() {
-    let (text, _) = get(serve_about(nobody()), "/volumes").unwrap();
-    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
-    assert!(text.contains(r#""database":false"#), "{text}");
 }
 
 #[test]

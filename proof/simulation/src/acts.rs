@@ -228,6 +228,8 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
                 ("Service", "zk-members"),
                 ("Service", "zk"),
                 ("PodDisruptionBudget", "zk"),
+                ("ConfigMap", "zk-authorities"),
+                ("Secret", "zk-identity-17498463a3"),
             ];
             let (kind, name) = all[rng.usize(0..all.len())];
             Act::DeleteOwned(kind, name)

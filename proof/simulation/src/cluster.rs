@@ -2,14 +2,16 @@
 //! that writes, all of them driven by one clock.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellwether::Members;
-use bellwether_api_server::ApiServer;
+use bellwether::{Contact, Issuer, Members};
+use bellwether_api_server::{ApiServer, Kind};
+use bellwether_ensemble::certificates::{AuthorityName, Issued};
 use bellwether_ensemble::volume_report::VolumeReport;
+use bellwether_member::learner_lines;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep};
 
 use crate::controllers::Controllers;
@@ -111,14 +113,42 @@ struct Reach {
 }
 
 impl Reach {
-    fn is_deaf(&self) -> bool {
-        self.cluster.machines().deaf.contains(&self.operator)
+    /// Whether members answer this operator: it hears them, and they have a certificate to present.
+    fn is_answered(&self) -> bool {
+        let deaf = self.cluster.machines().deaf.contains(&self.operator);
+        let store = self.cluster.api.store();
+        let is_identity = |name: &str| name.starts_with("zk-identity-");
+        !deaf
+            && store
+                .list(Kind::SECRET, Some(NAMESPACE))
+                .any(|secret| is_identity(secret.name()))
+    }
+}
+
+/// Signs nothing: the simulated network is not encrypted.
+pub struct Unsigned;
+
+#[async_trait]
+impl Issuer for Unsigned {
+    async fn issue(
+        &self,
+        _: &AuthorityName,
+        names: Vec<String>,
+        now: Timestamp,
+        valid: SignedDuration,
+    ) -> anyhow::Result<Issued> {
+        Ok(Issued {
+            authority: "authority".to_owned(),
+            certificate: format!("certificate of {}", names.join(",")),
+            key: "key".to_owned(),
+            until: now + valid,
+        })
     }
 }
 
 #[async_trait]
 impl Members for Reach {
-    async fn ask(&self, address: IpAddr, word: &'static str) -> anyhow::Result<String> {
+    async fn ask(&self, contact: &Contact, word: &'static str) -> anyhow::Result<String> {
         let stops = self.cluster.api.stops();
         stops.passed(&self.operator).await;
         sleep(Duration::from_millis(2)).await;
@@ -126,11 +156,18 @@ impl Members for Reach {
             let now = self.cluster.now();
             let mut machines = self.cluster.machines();
             machines.zoo.advance(now);
-            let process = machines.kubelets.process_at(address);
-            process.and_then(|process| machines.zoo.answer(process, word))
+            let process = machines.kubelets.process_at(contact.address);
+            let ask = |word| machines.zoo.answer(process?, word);
+            match word {
+                "state" => ask("srvr").map(|srvr| {
+                    let mntr = ask("mntr").unwrap_or_default();
+                    srvr + &learner_lines(&mntr)
+                }),
+                word => ask(word),
+            }
         };
         stops.passed(&self.operator).await;
-        match answer.filter(|_| !self.is_deaf()) {
+        match answer.filter(|_| self.is_answered()) {
             Some(answer) => Ok(answer),
             None => {
                 sleep(PATIENCE).await;
@@ -139,17 +176,17 @@ impl Members for Reach {
         }
     }
 
-    async fn volumes(&self, address: IpAddr) -> Option<VolumeReport> {
+    async fn volumes(&self, contact: &Contact) -> Option<VolumeReport> {
         let stops = self.cluster.api.stops();
         stops.passed(&self.operator).await;
         sleep(Duration::from_millis(2)).await;
         let report = {
             let machines = self.cluster.machines();
-            let disks = machines.kubelets.volumes_at(address);
+            let disks = machines.kubelets.volumes_at(contact.address);
             disks.map(|(data, log)| machines.zoo.volume_report(data, log))
         };
         stops.passed(&self.operator).await;
-        if report.is_none() || self.is_deaf() {
+        if report.is_none() || !self.is_answered() {
             sleep(PATIENCE).await;
             return None;
         }

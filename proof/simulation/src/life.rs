@@ -25,7 +25,7 @@ use tokio::time::sleep;
 
 use crate::acts::{Variety, choose};
 use crate::checks::{Checks, ObserverSight, Sight, list_of};
-use crate::cluster::{Cluster, NAME, NAMESPACE};
+use crate::cluster::{Cluster, NAME, NAMESPACE, Unsigned};
 use crate::requests::{Requests, Trouble};
 use crate::script::Script;
 use crate::zookeeper::ProcessId;
@@ -265,7 +265,12 @@ impl Life {
             rules: self.rules,
         };
         let client = self.cluster.api.client(&name);
-        let operator = Operator::new(settings, client, self.cluster.members(&name));
+        let operator = Operator::new(
+            settings,
+            client,
+            self.cluster.members(&name),
+            Arc::new(Unsigned),
+        );
         let (stops, own) = (self.cluster.api.stops().clone(), name.clone());
         let task = tokio::spawn(async move {
             let program = operator.run(std::future::pending());

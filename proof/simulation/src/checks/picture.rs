@@ -93,8 +93,15 @@ fn canonical(kind: Kind, object: &Object, newest: Option<&str>) -> Value {
     for owner in owners.into_iter().flatten() {
         remove(owner, "uid");
     }
-    // The hash of what was applied depends on the uid of the ensemble, which owns the object.
-    remove(&mut shown["metadata"]["annotations"], labels::APPLIED_HASH);
+    // The hash of what was applied depends on the uid of the ensemble, which owns the object; the members' certificate
+    // depends on that uid and on when it was made.
+    for key in [
+        labels::APPLIED_HASH,
+        labels::AUTHORITY,
+        labels::IDENTITY_UNTIL,
+    ] {
+        remove(&mut shown["metadata"]["annotations"], key);
+    }
     without_webhooks(&mut shown["metadata"], None);
     match kind {
         Kind::STATEFUL_SET => stateful_set(&mut shown),

@@ -209,7 +209,12 @@ impl Life {
                 }
             }),
             Act::DeleteOwned(kind, name) => {
-                let kinds = [Kind::CONFIG_MAP, Kind::SERVICE, Kind::DISRUPTION_BUDGET];
+                let kinds = [
+                    Kind::CONFIG_MAP,
+                    Kind::SECRET,
+                    Kind::SERVICE,
+                    Kind::DISRUPTION_BUDGET,
+                ];
                 let kind = kinds.into_iter().find(|k| k.resource().name == kind);
                 if let Some(kind) = kind {
                     self.delete(kind, name, &Delete::default());

@@ -1,0 +1,191 @@
+//! The control endpoint: what the operator asks a member, over mutual TLS.
+//!
+//! Any pod may reach this port. Only a client that presents the operator's certificate, signed by the ensemble's own
+//! authority, is answered. Everything is bounded: connections, the time of each, and the bytes of a request. A
+//! connection of the operator stays open, so that its next question costs no handshake.
+
+mod connections;
+mod identity;
+
+use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustls::{ServerConnection, Stream};
+
+use crate::http::{self, Connection, PAUSE};
+use crate::options::Volumes;
+use crate::{volumes, words};
+use connections::{Connections, Ticket};
+use identity::Identity;
+
+/// How long a client may take for the handshake, in all, and the operator for a request that it has begun.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a connection of the operator stays open without a request: longer than the operator keeps it, so that
+/// the operator closes it.
+const IDLE: Duration = Duration::from_secs(120);
+/// The longest request that is read.
+const LONGEST_REQUEST: usize = 4 * 1024;
+/// The stack of a thread that serves one connection. Handshakes need most of it.
+const STACK: usize = 512 * 1024;
+
+/// Answers the operator about one member.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// The port of its server on the loopback interface.
+    zookeeper: u16,
+    volumes: Volumes,
+    identity: Identity,
+    connections: Connections,
+}
+
+impl Control {
+    /// For the member with the server on this port. `identity` is the directory with its certificate.
+    pub(crate) fn new(zookeeper: u16, volumes: Volumes, identity: PathBuf) -> Self {
+        Self {
+            zookeeper,
+            volumes,
+            identity: Identity::new(identity),
+            connections: Connections::default(),
+        }
+    }
+
+    /// Answers on this listener for ever.
+    pub(crate) fn run(self: &Arc<Self>, listener: &TcpListener) {
+        for stream in listener.incoming() {
+            match stream {
+                Ok(stream) => self.admit(stream),
+                // The system has no room for another connection, or the client went away.
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    fn admit(self: &Arc<Self>, stream: TcpStream) {
+        let Ok(ticket) = self.connections.admit(&stream) else {
+            return;
+        };
+        let control = self.clone();
+        let serve = move || {
+            // An error only means that the client went away, or was not entitled to an answer.
+            let _ = control.serve(&stream, &ticket);
+            let _ = stream.shutdown(Shutdown::Both);
+        };
+        // If no thread can be started, the connection and its ticket are dropped.
+        let _ = thread::Builder::new().stack_size(STACK).spawn(serve);
+    }
+
+    fn serve(&self, stream: &TcpStream, ticket: &Ticket) -> Result<()> {
+        let mut socket = Timed {
+            stream,
+            until: Instant::now() + PATIENCE,
+        };
+        let mut tls = ServerConnection::new(self.identity.current()?).map_err(Error::other)?;
+        while tls.is_handshaking() {
+            tls.complete_io(&mut socket)?;
+        }
+        identity::expect_operator(tls.peer_certificates())?;
+        ticket.is_of_the_operator();
+        loop {
+            socket.until = Instant::now() + IDLE;
+            let mut stream = Stream::new(&mut tls, &mut socket);
+            let Some(head) = read_head(&mut stream)? else {
+                return Ok(());
+            };
+            let answer = self.answer(&head);
+            stream.sock.until = Instant::now() + PATIENCE;
+            stream.write_all(&answer)?;
+            stream.flush()?;
+        }
+    }
+
+    /// The answer to a request, with its HTTP head.
+    fn answer(&self, head: &[u8]) -> Vec<u8> {
+        use Connection::KeepAlive;
+        let text = |answer| KeepAlive.response(http::TEXT, answer);
+        let word = |word| text(words::ask(self.zookeeper, word));
+        match http::path(head) {
+            Some("/state") => text(words::state(self.zookeeper)),
+            Some("/srvr") => word("srvr"),
+            Some("/conf") => word("conf"),
+            Some("/mntr") => word("mntr"),
+            Some("/volumes") => {
+                let Volumes { data, datalog } = &self.volumes;
+                KeepAlive.response(http::JSON, volumes::report(data, datalog))
+            }
+            _ => KeepAlive.unknown("/state, /srvr, /conf, /mntr or /volumes"),
+        }
+    }
+}
+
+/// Reads a request; `None` if the client closes the connection instead.
+fn read_head(stream: &mut Stream<'_, ServerConnection, Timed<'_>>) -> Result<Option<Vec<u8>>> {
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    loop {
+        let n = match stream.read(&mut buffer) {
+            Ok(n) => n,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && head.is_empty() => 0,
+            Err(error) => return Err(error),
+        };
+        if n == 0 {
+            return match head.is_empty() {
+                true => Ok(None),
+                false => Err(ErrorKind::UnexpectedEof.into()),
+            };
+        }
+        if head.is_empty() {
+            stream.sock.until = Instant::now() + PATIENCE;
+        }
+        head.extend(buffer.iter().take(n));
+        if http::is_complete(&head) {
+            return Ok(Some(head));
+        }
+        if head.len() > LONGEST_REQUEST {
+            return Err(ErrorKind::InvalidData.into());
+        }
+    }
+}
+
+/// A socket that is read and written until a time. The limit of the system holds for each read only, so a client that
+/// sends a byte now and then would never meet it.
+struct Timed<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Timed<'_> {
+    fn left(&self) -> Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(ErrorKind::TimedOut.into()),
+            false => Ok(left),
+        }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        let mut stream = self.stream;
+        stream.read(buffer)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        let mut stream = self.stream;
+        stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

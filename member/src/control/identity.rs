@@ -1,0 +1,101 @@
+//! The member's certificate, and who is the operator.
+
+use std::io::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, version};
+use webpki::EndEntityCert;
+
+/// The name in the operator's certificate.
+const OPERATOR: &str = "operator.zookeeper.bellwether.dev";
+
+/// The files in the Secret: the authority, the certificate, its key.
+type Files = [Vec<u8>; 3];
+
+/// The member's certificate, from files that change while the program runs.
+#[derive(Debug)]
+pub(super) struct Identity {
+    directory: PathBuf,
+    /// What was read last, and what it makes.
+    last: Mutex<Option<(Files, Arc<ServerConfig>)>>,
+}
+
+impl Identity {
+    pub(super) fn new(directory: PathBuf) -> Self {
+        Self {
+            directory,
+            last: Mutex::default(),
+        }
+    }
+
+    /// What to present now. Files that are of no use do not replace those that were.
+    ///
+    /// # Errors
+    /// When there have never been files of use.
+    pub(super) fn current(&self) -> Result<Arc<ServerConfig>> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = read(&self.directory);
+        if let (Some((files, config)), Ok(read)) = (&*last, &read)
+            && files == read
+        {
+            return Ok(config.clone());
+        }
+        match (
+            read.and_then(|files| Ok((configure(&files)?, files))),
+            &*last,
+        ) {
+            (Ok((config, files)), _) => {
+                *last = Some((files, config.clone()));
+                Ok(config)
+            }
+            (Err(_), Some((_, config))) => Ok(config.clone()),
+            (Err(error), None) => Err(error),
+        }
+    }
+}
+
+fn read(directory: &Path) -> Result<Files> {
+    let file = |name| std::fs::read(directory.join(name));
+    Ok([file("ca.crt")?, file("tls.crt")?, file("tls.key")?])
+}
+
+fn configure([authority, certificate, key]: &Files) -> Result<Arc<ServerConfig>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority) {
+        let certificate = certificate.map_err(Error::other)?;
+        roots.add(certificate).map_err(Error::other)?;
+    }
+    let chain = CertificateDer::pem_slice_iter(certificate);
+    let chain: std::result::Result<Vec<_>, _> = chain.collect();
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(Error::other)?;
+    let provider = Arc::new(default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])
+        .map_err(Error::other)?
+        .with_client_cert_verifier(clients.build().map_err(Error::other)?)
+        .with_single_cert(chain.map_err(Error::other)?, key)
+        .map_err(Error::other)?;
+    // The operator's connections stay open, so nothing is gained by taking sessions up again.
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// Whether the client is the operator: other members have certificates of the same authority.
+///
+/// # Errors
+/// When it is not.
+pub(super) fn expect_operator(chain: Option<&[CertificateDer<'_>]>) -> Result<()> {
+    let certificate = chain.and_then(<[_]>::first);
+    let certificate = certificate.ok_or_else(|| Error::other("no certificate"))?;
+    let certificate = EndEntityCert::try_from(certificate).map_err(Error::other)?;
+    let operator = ServerName::try_from(OPERATOR).map_err(Error::other)?;
+    certificate
+        .verify_is_valid_for_subject_name(&operator)
+        .map_err(Error::other)
+}

@@ -1,0 +1,59 @@
+//! Four-letter words to the server on the loopback interface.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use bellwether_member::learner_lines;
+
+/// How long a server may take for one answer, in all.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// No answer is longer: `mntr` has some 30 KiB.
+const LONGEST_ANSWER: usize = 256 * 1024;
+
+/// What the server on this port of the loopback interface answers to a word.
+pub(crate) fn ask(port: u16, word: &str) -> Result<String, String> {
+    let deadline = Instant::now() + TIMEOUT;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)
+        .map_err(|error| format!("cannot connect to {address}: {error}"))?;
+    let answer = exchange(&mut stream, word, deadline).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("no answer to {word} within {} s", TIMEOUT.as_secs())
+        }
+        _ => format!("asking {word} on {address} failed: {error}"),
+    })?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// The answer to `srvr`; if the server leads, the numbers of its learners follow.
+pub(crate) fn state(port: u16) -> Result<String, String> {
+    let mut answer = ask(port, "srvr")?;
+    if answer.lines().any(|line| line == "Mode: leader") {
+        answer.push_str(&learner_lines(&ask(port, "mntr")?));
+    }
+    Ok(answer)
+}
+
+fn exchange(stream: &mut TcpStream, word: &str, deadline: Instant) -> std::io::Result<Vec<u8>> {
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.write_all(word.as_bytes())?;
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    while answer.len() < LONGEST_ANSWER {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(n) => answer.extend_from_slice(&buffer[..n]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // ZooKeeper may reset the connection after its answer.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(answer)
+}

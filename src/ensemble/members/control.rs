@@ -1,0 +1,216 @@
+//! The control port of members: HTTP over mutual TLS, on connections that stay open.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bellwether_ensemble::certificates::{AuthorityName, MEMBER};
+use bellwether_ensemble::desired::stateful_set::CONTROL_PORT;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{StatusCode, Uri};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::client::legacy::{Client, Error};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tower::Service;
+
+use crate::certificates::Authorities;
+use crate::zookeeper::{self, TIMEOUT};
+
+/// The longest answer that is read, in bytes.
+const MAX_ANSWER: usize = zookeeper::MAX_ANSWER as usize;
+/// For how long a connection stays open that nothing is asked on: longer than the time between two looks at an
+/// ensemble at rest, so that its leader is asked without a handshake.
+const IDLE: Duration = Duration::from_secs(25);
+
+/// Asks on the control ports of members.
+pub(super) struct Control {
+    client: Client<Connector, Empty<&'static [u8]>>,
+    authorities: Arc<Authorities>,
+}
+
+impl Control {
+    pub(super) fn new(authorities: Arc<Authorities>) -> Self {
+        let connector = Connector(authorities.clone());
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(1)
+            .http1_max_buf_size(MAX_ANSWER)
+            .build(connector);
+        Self {
+            client,
+            authorities,
+        }
+    }
+
+    /// What the member of this ensemble at `address` answers.
+    ///
+    /// # Errors
+    /// When it does not answer in time, or answers that it cannot tell.
+    pub(super) async fn get(
+        &self,
+        address: IpAddr,
+        authority: &AuthorityName,
+        what: &str,
+    ) -> anyhow::Result<String> {
+        // Making a key takes time, and the first one needs the API server; neither is the member's time.
+        self.authorities.client(authority).await?;
+        let uri = uri(address, authority, what)?;
+        let answer = async {
+            let answer = self.client.get(uri).await.map_err(innermost)?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), MAX_ANSWER);
+            let bytes = body.collect().await;
+            let bytes = bytes.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            match status {
+                StatusCode::OK => Ok(text),
+                // The member program says why its server does not answer.
+                _ => bail!("{}", text.trim()),
+            }
+        };
+        match timeout(TIMEOUT, answer).await {
+            Ok(answer) => answer,
+            Err(_) => bail!("no answer within {TIMEOUT:?}"),
+        }
+    }
+}
+
+/// The error at the end of the chain: the others say that connecting failed.
+fn innermost(error: Error) -> anyhow::Error {
+    let error = anyhow::Error::new(error);
+    let cause = error.root_cause().to_string();
+    anyhow::anyhow!(cause)
+}
+
+/// The name of a member, by which connections are told apart: one to the same address of another ensemble is another
+/// one. No part of it holds a dot.
+fn uri(address: IpAddr, authority: &AuthorityName, what: &str) -> anyhow::Result<Uri> {
+    let AuthorityName {
+        namespace,
+        ensemble,
+        id,
+    } = authority;
+    let address = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    };
+    let address = u128::from(address);
+    let uri = format!("https://{address:032x}.{id}.{ensemble}.{namespace}/{what}");
+    uri.parse().context("the name of a member is malformed")
+}
+
+/// The inverse of [`uri`].
+fn parse(uri: &Uri) -> Option<(IpAddr, AuthorityName)> {
+    let mut parts = uri.host()?.split('.');
+    let address = u128::from_str_radix(parts.next()?, 16).ok()?;
+    let [id, ensemble, namespace] = [parts.next()?, parts.next()?, parts.next()?];
+    let authority = AuthorityName {
+        namespace: namespace.to_owned(),
+        ensemble: ensemble.to_owned(),
+        id: id.to_owned(),
+    };
+    Some((Ipv6Addr::from(address).to_canonical(), authority))
+}
+
+/// Connects to members.
+#[derive(Clone)]
+struct Connector(Arc<Authorities>);
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Secured>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Self::Response>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let authorities = self.0.clone();
+        async move {
+            let (address, authority) = parse(&uri).ok_or(io::ErrorKind::InvalidInput)?;
+            let config = authorities.client(&authority).await;
+            let config = config.map_err(io::Error::other)?;
+            let connect = async {
+                let stream = TcpStream::connect((address, CONTROL_PORT)).await?;
+                stream.set_nodelay(true)?;
+                let name = ServerName::try_from(MEMBER).map_err(io::Error::other)?;
+                TlsConnector::from(config).connect(name, stream).await
+            };
+            // The pool goes on connecting when the request has ended without an answer.
+            let stream = timeout(TIMEOUT, connect).await??;
+            Ok(TokioIo::new(Secured(stream)))
+        }
+        .boxed()
+    }
+}
+
+/// A connection to a member that has shown its certificate.
+struct Secured(TlsStream<TcpStream>);
+
+impl Connection for Secured {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl AsyncRead for Secured {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Secured {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_member_reads_back() {
+        let authority = AuthorityName {
+            namespace: "a-shop".to_owned(),
+            ensemble: "zk-1".to_owned(),
+            id: "0a1b".to_owned(),
+        };
+        for address in ["10.0.0.7", "fd00::7", "::1"] {
+            let address: IpAddr = address.parse().unwrap();
+            let uri = uri(address, &authority, "state").unwrap();
+            assert_eq!(uri.path(), "/state");
+            assert_eq!(parse(&uri), Some((address, authority.clone())));
+        }
+    }
+}
