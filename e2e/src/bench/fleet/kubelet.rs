@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -27,6 +27,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 pub(super) async fn start(client: &Client, namespace: &str, members: &Members) -> Result<()> {
     join(client).await?;
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let members = members.clone();
     let turns = Arc::new(Semaphore::new(PARALLEL));
     tokio::spawn(async move {
@@ -35,10 +36,11 @@ pub(super) async fn start(client: &Client, namespace: &str, members: &Members) -
         while let Some(pod) = changed.next().await {
             let Ok(pod) = pod else { continue };
             let (pods, members, turns) = (pods.clone(), members.clone(), turns.clone());
+            let secrets = secrets.clone();
             tokio::spawn(async move {
                 let _turn = turns.acquire().await;
                 // The next change of the pod, such as a condition of the scheduler, is another try.
-                if let Err(error) = attend(&pods, &members, &pod).await {
+                if let Err(error) = attend(&pods, &secrets, &members, &pod).await {
                     eprintln!("pod {}: {error}", pod.name_any());
                 }
             });
@@ -105,7 +107,12 @@ fn now() -> String {
 }
 
 /// Takes a pod one step further.
-async fn attend(pods: &Api<Pod>, members: &Members, pod: &Pod) -> Result<(), kube::Error> {
+async fn attend(
+    pods: &Api<Pod>,
+    secrets: &Api<Secret>,
+    members: &Members,
+    pod: &Pod,
+) -> Result<(), kube::Error> {
     let name = pod.name_any();
     let Some((ensemble, ordinal)) = numbers(&name) else {
         return Ok(());
@@ -137,11 +144,26 @@ async fn attend(pods: &Api<Pod>, members: &Members, pod: &Pod) -> Result<(), kub
             .await;
         return unless_gone(bound.map(drop));
     }
+    if !members.has_identity(ensemble)
+        && let Some(name) = identity_of(pod)
+        && let Some(secret) = secrets.get_opt(name).await?
+        && let Some(data) = secret.data
+        && let Err(error) = members.identify(ensemble, &data)
+    {
+        eprintln!("the certificate in the Secret {name}: {error}");
+    }
     let voters = pod.annotations().get("zookeeper.bellwether.dev/voters");
     members.start(ensemble, ordinal, voters.map_or("", String::as_str));
     let status = running(pod, &address(ensemble, ordinal).to_string());
     let (merge, status) = (PatchParams::default(), Patch::Merge(status));
     unless_gone(pods.patch_status(&name, &merge, &status).await.map(drop))
+}
+
+/// The Secret with the certificate of a pod's member. Pods that an earlier operator version made have none.
+fn identity_of(pod: &Pod) -> Option<&str> {
+    let mut volumes = pod.spec.as_ref()?.volumes.iter().flatten();
+    let identity = volumes.find(|volume| volume.name == "identity")?;
+    identity.secret.as_ref()?.secret_name.as_deref()
 }
 
 /// A pod that another change overtook needs nothing more.

@@ -1,17 +1,31 @@
-//! Members that are played: one listener answers for every address, as the server or the member program behind it.
+//! Members that are played: one listener answers for every address, as the member program behind it; for an operator of
+//! an earlier version also as the server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use anyhow::{Context, Result, bail};
+use k8s_openapi::ByteString;
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, version};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
+use tokio_rustls::TlsAcceptor;
 
-/// The port of ZooKeeper, and that of the member program.
-const PORTS: [u16; 2] = [2181, 8079];
+/// The port of ZooKeeper.
+const CLIENT: u16 = 2181;
+/// The port of the member program for the operator.
+const CONTROL: u16 = 8078;
+/// All ports; the last one is where an earlier version of the operator asks the member program.
+const PORTS: [u16; 3] = [CLIENT, CONTROL, 8079];
+/// The longest request.
+const LONGEST: usize = 4096;
 /// The network of the members. The kernel must take all of it for this machine's.
 pub(super) const NETWORK: &str = "10.200.0.0/16";
 /// Room for the members of one ensemble.
@@ -31,6 +45,8 @@ struct Ensemble {
     leader: Option<u32>,
     epoch: u64,
     hangs: bool,
+    /// What its members present, once the operator has made it.
+    identity: Option<Arc<ServerConfig>>,
 }
 
 impl Ensemble {
@@ -68,6 +84,23 @@ impl Members {
         if ensemble.leader.is_none() {
             ensemble.elect();
         }
+    }
+
+    /// Whether the members of an ensemble have a certificate.
+    pub(super) fn has_identity(&self, ensemble: u32) -> bool {
+        let all = self.all();
+        all.get(&ensemble).is_some_and(|e| e.identity.is_some())
+    }
+
+    /// The members of an ensemble have the certificate in this Secret.
+    pub(super) fn identify(
+        &self,
+        ensemble: u32,
+        secret: &BTreeMap<String, ByteString>,
+    ) -> Result<()> {
+        let identity = identity(secret)?;
+        self.all().entry(ensemble).or_default().identity = Some(identity);
+        Ok(())
     }
 
     /// A member stops.
@@ -122,31 +155,100 @@ impl Members {
         };
         let number = u32::from(address) - u32::from(Ipv4Addr::new(10, 200, 0, 0));
         let (ensemble, ordinal) = (number / EACH, number % EACH);
-        let mut word = [0; 4];
-        stream.read_exact(&mut word).await?;
-        let text = {
-            let all = self.all();
-            let ensemble = all
-                .get(&ensemble)
-                .filter(|e| e.running.contains_key(&ordinal));
-            ensemble.map(|e| (e.hangs, said(e, ordinal, &word, port)))
+        if port != CONTROL {
+            let mut word = [0; 4];
+            stream.read_exact(&mut word).await?;
+            let word = match port {
+                CLIENT => str::from_utf8(&word)?,
+                _ => "volumes",
+            };
+            let Some(text) = self.says(ensemble, ordinal, word).await else {
+                return Ok(());
+            };
+            let head = match port {
+                CLIENT => "",
+                _ => "HTTP/1.0 200 OK\r\n\r\n",
+            };
+            return Ok(stream.write_all(format!("{head}{text}").as_bytes()).await?);
+        }
+        let identity = self.all().get(&ensemble).and_then(|e| e.identity.clone());
+        let Some(identity) = identity else {
+            return Ok(());
         };
-        match text {
-            Some((true, _)) => sleep(HANGS).await,
-            Some((false, text)) => stream.write_all(text.as_bytes()).await?,
-            None => {}
+        let mut stream = TlsAcceptor::from(identity).accept(stream).await?;
+        while let Some(path) = request(&mut stream).await? {
+            let Some(text) = self.says(ensemble, ordinal, &path).await else {
+                return Ok(());
+            };
+            let length = text.len();
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{text}");
+            stream.write_all(answer.as_bytes()).await?;
+            stream.flush().await?;
         }
         Ok(())
     }
+
+    /// What a member says; `None` if it does not run, or hangs.
+    async fn says(&self, ensemble: u32, ordinal: u32, word: &str) -> Option<String> {
+        let (hangs, text) = {
+            let all = self.all();
+            let ensemble = all.get(&ensemble)?;
+            ensemble.running.get(&ordinal)?;
+            (ensemble.hangs, said(ensemble, ordinal, word))
+        };
+        if hangs {
+            sleep(HANGS).await;
+            return None;
+        }
+        Some(text)
+    }
+}
+
+/// What members present that have this Secret.
+fn identity(secret: &BTreeMap<String, ByteString>) -> Result<Arc<ServerConfig>> {
+    let text = |key: &str| {
+        let ByteString(bytes) = secret.get(key).with_context(|| format!("no {key}"))?;
+        Ok::<_, anyhow::Error>(bytes.as_slice())
+    };
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(text("ca.crt")?)?)?;
+    let certificate = CertificateDer::from_pem_slice(text("tls.crt")?)?;
+    let key = PrivateKeyDer::from_pem_slice(text("tls.key")?)?;
+    let provider = Arc::new(default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13])?
+        .with_client_cert_verifier(clients.build()?)
+        .with_single_cert(vec![certificate], key)?;
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
+}
+
+/// What a request asks for; `None` when there is none any more.
+async fn request(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<Option<String>> {
+    let mut head = Vec::new();
+    let mut buffer = [0; 1024];
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut buffer).await {
+            Ok(0) | Err(_) => return Ok(None),
+            Ok(n) => head.extend_from_slice(&buffer[..n]),
+        }
+        if head.len() > LONGEST {
+            bail!("the request does not end");
+        }
+    }
+    let head = String::from_utf8(head)?;
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    Ok(Some(path.trim_start_matches('/').to_owned()))
 }
 
 /// What a member says.
-fn said(ensemble: &Ensemble, ordinal: u32, word: &[u8], port: u16) -> String {
+fn said(ensemble: &Ensemble, ordinal: u32, word: &str) -> String {
     let epoch = ensemble.epoch;
-    if port != PORTS[0] {
+    if word == "volumes" {
         let usage = r#"{"total":1073741824,"free":1000000000}"#;
         return format!(
-            "HTTP/1.0 200 OK\r\n\r\n{{\"database\":true,\"currentEpoch\":{epoch},\"acceptedEpoch\":{epoch},\"data\":{usage},\"datalog\":null}}"
+            "{{\"database\":true,\"currentEpoch\":{epoch},\"acceptedEpoch\":{epoch},\"data\":{usage},\"datalog\":null}}"
         );
     }
     let Some(leader) = ensemble.leader else {
@@ -154,15 +256,22 @@ fn said(ensemble: &Ensemble, ordinal: u32, word: &[u8], port: u16) -> String {
     };
     let voters = ensemble.running.get(&ordinal).map_or("", String::as_str);
     match word {
-        b"srvr" => {
+        "srvr" | "state" => {
             let mode = if leader == ordinal {
                 "leader"
             } else {
                 "follower"
             };
-            format!("Zxid: {:#x}\nMode: {mode}\nNode count: 5\n", epoch << 32)
+            let mut text = format!("Zxid: {:#x}\nMode: {mode}\nNode count: 5\n", epoch << 32);
+            if word == "state" && leader == ordinal {
+                let followers = ensemble.running.len() - 1;
+                text.push_str(&format!(
+                    "zk_synced_followers\t{followers}\nzk_synced_observers\t0\n"
+                ));
+            }
+            text
         }
-        b"conf" => {
+        "conf" => {
             let servers = voters.split(',');
             let servers: Vec<String> = servers
                 .map(|id| format!("server.{id}=host-{id}:2888:3888:participant\n"))
