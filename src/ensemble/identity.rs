@@ -103,10 +103,10 @@ impl Identities {
             looked.retain(|_, at| at.elapsed() < PERIOD);
             looked.insert(key, Instant::now());
         }
-        let authority = authority_of(&gathered.ensemble, &gathered.live);
+        let authority = &gathered.authority;
         let issued = self
             .issuer
-            .issue(&authority, names(valid), Timestamp::now(), VALID)
+            .issue(authority, names(valid), Timestamp::now(), VALID)
             .await
             .map_err(Error::Certificate)?;
         if !context.lease.is_held() {
