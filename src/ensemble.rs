@@ -316,10 +316,8 @@ fn decide(context: &Context, gathered: &Gathered) -> Result<(ValidEnsemble, Plan
         let message = invalid_message(&problems);
         Box::new(status::refused(&gathered.observation, offset, message))
     })?;
-    let mut plan = info_span!(target: SPANS, "plan")
+    let plan = info_span!(target: SPANS, "plan")
         .in_scope(|| plan_under(context.rules, &valid, &gathered.observation));
-    let status = ensemble.status.as_ref();
-    plan.report.go_on_from(status.and_then(|s| s.phase));
     Ok((valid, plan))
 }
 

@@ -4,6 +4,7 @@
 //! control port. Its key is in the Secret `NAME-identity-HASH`, which the operator writes and never reads. What the
 //! operator needs to know of it is public and in the ConfigMap `NAME-authorities`.
 
+use bellwether_api::ensemble::status::{CertificateStatus, Reason};
 use bellwether_api::labels;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
@@ -11,6 +12,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 use crate::desired::{DesiredObject, ObjectKind, apply, members_service, metadata, short_hash};
+use crate::plan::trouble::Trouble;
 use crate::validate::ValidEnsemble;
 
 /// The name in the certificate of every member. A certificate with this name belongs to a member.
@@ -22,6 +24,10 @@ pub const OPERATOR: &str = "operator.zookeeper.bellwether.dev";
 pub const VALID: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// How long before its end a certificate is replaced: early enough for people to notice that it fails.
 const EARLY: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// How long before its end a person has to know that a certificate was not replaced: the operator has failed to for
+/// ten days then.
+const LATE: SignedDuration = SignedDuration::from_hours(20 * 24);
 
 /// The name of the Secret with the members' certificate and its key. The hash in it keeps the name from being that
 /// of a user's Secret: the operator cannot read what is there before it writes.
@@ -58,6 +64,14 @@ pub struct Record {
 }
 
 impl Record {
+    /// What the status shows.
+    pub fn status(&self) -> CertificateStatus {
+        CertificateStatus {
+            authority: self.authority.clone(),
+            until: self.until.to_string(),
+        }
+    }
+
     /// Reads the annotations of the ConfigMap; `None` if one is missing or makes no sense.
     pub fn parse(config_map: &Value) -> Option<Self> {
         let annotations = &config_map["metadata"]["annotations"];
@@ -108,6 +122,24 @@ pub fn names(ensemble: &ValidEnsemble) -> Vec<String> {
 pub fn is_due(ensemble: &ValidEnsemble, record: Option<&Record>, now: Timestamp) -> bool {
     record.is_none_or(|record| {
         record.names != short_hash(&names(ensemble)) || record.until.duration_since(now) <= EARLY
+    })
+}
+
+/// A certificate that should have been replaced.
+pub fn expiring(record: Option<&Record>, now: Timestamp) -> Option<Trouble> {
+    let until = record?.until;
+    let left = until.duration_since(now);
+    let end = match left.is_positive() {
+        true => format!("ends on {until}"),
+        false => format!("ended on {until}"),
+    };
+    (left <= LATE).then(|| Trouble {
+        reason: Reason::CertificateExpiring,
+        message: format!(
+            "The certificate of the members {end}, and the operator could not replace it. After its end the operator cannot \
+             ask any member, and restarts none. The operator's log says why the Secret or the ConfigMap could not be \
+             written; a paused ensemble gets no new certificate."
+        ),
     })
 }
 
@@ -222,6 +254,21 @@ mod tests {
         let mut moved = ensemble();
         moved.context.cluster_domain = "example.internal".to_owned();
         assert!(due(&moved, "2026-03-01T00:00:00Z"));
+    }
+
+    #[test]
+    fn a_person_is_told_when_a_certificate_was_not_replaced_in_time() {
+        let record = Record::parse(&recorded()).unwrap();
+        let told = |now: &str| {
+            let trouble = expiring(Some(&record), now.parse().unwrap());
+            trouble.map(|trouble| trouble.message)
+        };
+        assert_eq!(told("2026-05-11T00:00:00Z"), None);
+        let message = told("2026-05-13T00:00:00Z").unwrap();
+        assert!(message.contains("ends on 2026-06-01"), "{message}");
+        let message = told("2026-06-02T00:00:00Z").unwrap();
+        assert!(message.contains("ended on 2026-06-01"), "{message}");
+        assert_eq!(expiring(None, issued().until), None);
     }
 
     /// A Secret in a Secret volume is updated as a whole, so that certificate, key and authority belong together.

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bellwether_api::ensemble::MemberRole;
+use bellwether_api::ensemble::{MemberRole, Phase};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 
+use crate::certificates::Record;
 use crate::ids::{ServerId, Voters};
 use crate::volume_report::VolumeReport;
 
@@ -16,6 +17,8 @@ use crate::volume_report::VolumeReport;
 pub struct Observation {
     /// When it was read.
     pub now: Timestamp,
+    /// The phase that the last report showed, which the next one may go on from. `None` where nobody looks at reports.
+    pub phase: Option<Phase>,
     /// The members' StatefulSet, if it exists.
     pub stateful_set: Option<StatefulSetObservation>,
     /// The members' pods, by ordinal.
@@ -24,6 +27,8 @@ pub struct Observation {
     pub claims: Vec<ClaimObservation>,
     /// Those of the volumes of transaction logs, if they have any of their own.
     pub log_claims: Vec<ClaimObservation>,
+    /// What is on record of the members' certificate, if its ConfigMap exists.
+    pub identity: Option<Record>,
     /// The permission to start with an empty disk, if its ConfigMap exists.
     pub bootstrap: Option<BootstrapPermission>,
     /// The names of the configuration revisions that exist as ConfigMaps.

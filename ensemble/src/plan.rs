@@ -30,6 +30,7 @@ use std::time::Duration;
 use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
 
+use crate::certificates;
 use crate::desired::{self, DesiredObject, config, discovery, services, stateful_set};
 use crate::ids::ServerId;
 use crate::observation::{Acceptance, Observation, StatefulSetObservation};
@@ -139,6 +140,7 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
     let accepted = observation.bootstrap.as_ref();
     let accepted = accepted.and_then(|b| b.acceptance.clone());
     plan.report.accepted = plan.report.accepted.take().or(accepted);
+    plan.report.go_on_from(observation.phase);
     if ensemble.paused {
         plan.objects.clear();
         plan.prune.clear();
@@ -271,6 +273,7 @@ fn plan_existing(
     let observing = observation.observers.stateful_set.as_ref();
     let mut sets = [Some(set), observing].into_iter().flatten();
     let growth = growth::plan(ensemble, observation, set.replicas);
+    let expiring = certificates::expiring(observation.identity.as_ref(), observation.now);
     let full = disks::nearly_full(observation.pods.iter().chain(&observation.observers.pods));
     let settled = !template_changes && !recording && change.held.is_none();
     let step = roll.step.clone().or_else(|| loss.step.clone());
@@ -290,6 +293,7 @@ fn plan_existing(
         refused: &observation.refused,
         growth: &growth,
         full: full.as_ref(),
+        expiring: expiring.as_ref(),
         loss: &loss,
         step: step.as_ref(),
     });

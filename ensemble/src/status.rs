@@ -6,6 +6,7 @@ use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{ChangeStatus, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::labels;
 
+use crate::certificates::Record;
 use crate::ids::Voters;
 use crate::observation::{Acceptance, Observation};
 use crate::plan::growth;
@@ -89,6 +90,7 @@ pub fn status(
             })
             .collect(),
         storage: growth::asked(input.observation),
+        certificate: input.observation.identity.as_ref().map(Record::status),
         data_loss_accepted: report.accepted.as_ref().map(accepted),
         conditions: merge_conditions(
             old_conditions,

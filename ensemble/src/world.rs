@@ -13,6 +13,7 @@ mod writes;
 
 use std::collections::BTreeMap;
 
+use bellwether_api::ensemble::Phase;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
@@ -85,6 +86,8 @@ pub struct World<F> {
     pub events: Vec<Event>,
     /// The epoch of the last election.
     pub epoch: u64,
+    /// The phase of the last plan.
+    pub phase: Phase,
     uids: u32,
 }
 
@@ -100,6 +103,7 @@ impl<F: Faults> World<F> {
             disks: BTreeMap::new(),
             events: Vec::new(),
             epoch: 0,
+            phase: Phase::Starting,
             uids: 0,
         }
     }
@@ -110,6 +114,7 @@ impl<F: Faults> World<F> {
         let name = self.ensemble.name.clone();
         // No future of this world has to wait, so one poll completes the execution.
         let outcome = execute(self, &name, plan).now_or_never();
+        self.phase = plan.report.phase;
         self.tick();
         match outcome.and_then(|outcome| outcome.failure.or(outcome.refused)) {
             Some(refused) => Err(refused),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use bellwether_api::ensemble::Phase;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::certificates::AuthorityName;
 use bellwether_ensemble::desired::claims::{DATA, LOG};
@@ -31,7 +32,7 @@ use tracing::{Span, instrument};
 
 use super::Context;
 use super::error::Error;
-use super::identity::authority_of;
+use super::identity::{authority_of, record};
 use super::members::Contact;
 use super::objects::{self, Objects};
 use super::pace::Resting;
@@ -116,8 +117,10 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
             .collect(),
     };
     let prefix = format!("{name}-config-");
+    let phase = ensemble.status.as_ref().and_then(|status| status.phase);
     let observation = Observation {
         now,
+        phase: phase.or(Some(Phase::Starting)),
         stateful_set: sets
             .iter()
             .find(|s| s.name_any() == name)
@@ -125,6 +128,7 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
         pods: voters,
         claims: claims.voters,
         log_claims: claims.voters_logs,
+        identity: record(&live, &name),
         bootstrap: maps
             .iter()
             .find(|m| m.name_any() == bootstrap_config_map(&name))

@@ -50,7 +50,7 @@ pub(crate) enum Wanted {
 }
 
 /// The record of the members' certificate.
-fn record(live: &Live, ensemble: &str) -> Option<Record> {
+pub(crate) fn record(live: &Live, ensemble: &str) -> Option<Record> {
     let name = authorities_config_map(ensemble);
     Record::parse(live.get(&(ObjectKind::ConfigMap, name))?)
 }
@@ -77,8 +77,7 @@ impl Identities {
             return None;
         }
         let observation = &gathered.observation;
-        let record = record(&gathered.live, &valid.name);
-        if is_due(valid, record.as_ref(), observation.now) {
+        if is_due(valid, observation.identity.as_ref(), observation.now) {
             return Some(Wanted::New);
         }
         let key = (valid.namespace.clone(), valid.name.clone());

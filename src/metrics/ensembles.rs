@@ -49,6 +49,8 @@ struct Seen {
     leader: u16,
     epoch: Option<u64>,
     restarts: u64,
+    /// When the members' certificate ends, in seconds since 1970.
+    certificate: Option<i64>,
 }
 
 type Exists = Box<dyn Fn(&str, &str) -> bool + Send + Sync>;
@@ -121,6 +123,7 @@ impl Default for Seen {
             leader: 0,
             epoch: None,
             restarts: 0,
+            certificate: None,
         }
     }
 }
@@ -166,6 +169,10 @@ impl Seen {
             leader: leader.map_or(0, |m| m.id.0),
             epoch: leader.and_then(|m| m.zxid).map(|zxid| zxid >> 32),
             restarts,
+            certificate: status.certificate.as_ref().and_then(|c| {
+                let until: jiff::Timestamp = c.until.parse().ok()?;
+                Some(until.as_second())
+            }),
         }
     }
 }
@@ -212,6 +219,11 @@ const SIMPLE: &[Simple] = &[
         "epoch",
         "Epoch of the leader's last transaction: one more with each leader. Absent without one",
         |s| s.epoch.and_then(|e| i64::try_from(e).ok()),
+    ),
+    (
+        "certificate_end_timestamp_seconds",
+        "When the certificate that the members present to the operator ends, in seconds since 1970",
+        |s| s.certificate,
     ),
     (
         "ready",

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bellwether_api::ensemble::status::CertificateStatus;
 use bellwether_api::ensemble::{MemberRole, Phase, ZooKeeperEnsembleStatus};
 use bellwether_ensemble::ServerId;
 use bellwether_ensemble::plan::report::{MemberReport, Report};
@@ -32,7 +33,14 @@ pub fn reference() -> String {
         members: vec![leader],
         ..Report::new(Phase::Ready, String::new())
     };
-    let status = ZooKeeperEnsembleStatus::default();
+    let certificate = CertificateStatus {
+        until: "2026-06-01T00:00:00Z".to_owned(),
+        ..CertificateStatus::default()
+    };
+    let status = ZooKeeperEnsembleStatus {
+        certificate: Some(certificate),
+        ..ZooKeeperEnsembleStatus::default()
+    };
     metrics.observe(("shop", "main"), 3, &report, &status);
     metrics.restarted("shop", "main");
     metrics.text()

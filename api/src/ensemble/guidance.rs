@@ -42,7 +42,7 @@ impl Reason {
             .more("bellwetherensemblememberaway"),
             Self::MembersUnreachable => Guidance::new(
                 "It decides nothing on members that it cannot ask: none of them is restarted or removed, and no step of a size change begins.",
-                "Let the operator's pods reach the ports 2181 and 8079 of the members: a NetworkPolicy or a service mesh between the two namespaces is the usual cause. The message says which members do not answer, and how.",
+                "Let the operator's pods reach the port 8078 of the members (2181 and 8079 in pods that an earlier version of the operator made): a NetworkPolicy or a service mesh between the two namespaces is the usual cause. The message says which members do not answer, and how.",
             ),
             Self::PodFailing => Guidance::new(
                 "No other member restarts. When the spec is changed it replaces the failing pod at once.",
@@ -102,6 +102,10 @@ impl Reason {
                 "Raise `spec.storage.size`, keep fewer snapshots, or store less.",
             )
             .more("volumenearlyfull-a-volume-is-80--full-or-more"),
+            Self::CertificateExpiring => Guidance::new(
+                "It tries again to write a new one. Everything goes on until the certificate ends; after that it cannot ask the members.",
+                "Give the operator the rights to create and update Secrets and ConfigMaps there, or end the pause (`spec.paused`).",
+            ),
             Self::VolumesGrowing => Guidance::new(
                 "It waits for the storage driver; no member restarts for it.",
                 NOTHING,

@@ -58,6 +58,9 @@ pub struct ZooKeeperEnsembleStatus {
     /// What the volume claims ask for. Absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageStatus>,
+    /// The certificate that the members present to the operator. Absent before it is made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateStatus>,
     /// The last loss of data that a person accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_loss_accepted: Option<DataLossAccepted>,
@@ -66,6 +69,15 @@ pub struct ZooKeeperEnsembleStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// A certificate that the operator replaces before its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CertificateStatus {
+    /// The id of the authority that signed it.
+    pub authority: String,
+    /// When it ends, in UTC.
+    pub until: String,
 }
 
 /// A loss of data that a person accepted, by the annotation `zookeeper.bellwether.dev/accept-data-loss`.
@@ -276,6 +288,8 @@ vocabulary! {
         DataLossAccepted,
         /// A volume has little room left.
         VolumeNearlyFull,
+        /// The members' certificate ends soon, and the operator could not replace it.
+        CertificateExpiring,
         /// Volumes are growing to the size that the spec asks for.
         VolumesGrowing,
         /// The spec asks for larger volumes, and these cannot grow.

@@ -14,8 +14,10 @@ impl Report {
     ///   before the kubelet's next probe reports it, and until then the Service has no address for it: a client
     ///   that waits for `Ready` of a new ensemble and connects would be refused. A ready ensemble stays ready
     ///   while its servers serve, whatever a probe reports.
-    pub fn go_on_from(&mut self, previous: Option<Phase>) {
-        let previous = previous.unwrap_or(Phase::Starting);
+    pub(super) fn go_on_from(&mut self, previous: Option<Phase>) {
+        let Some(previous) = previous else {
+            return;
+        };
         let changing = matches!(
             previous,
             Phase::Starting | Phase::Growing | Phase::Shrinking | Phase::Rolling
@@ -87,7 +89,7 @@ mod tests {
         assert_eq!(phase, Phase::Growing);
         assert!(message.contains("count zk-1 as ready"), "{message}");
         let (phase, _) = after(None, report(Phase::Ready, [false, false]));
-        assert_eq!(phase, Phase::Starting);
+        assert_eq!(phase, Phase::Ready);
         let now = after(Some(Phase::Rolling), report(Phase::Ready, [true, true]));
         assert_eq!(now, (Phase::Ready, "All serve.".to_owned()));
     }

@@ -228,6 +228,8 @@ pub struct Findings<'a> {
     pub growth: &'a Growth,
     /// Volumes that have little room left.
     pub full: Option<&'a Trouble>,
+    /// The members' certificate, if it ends soon.
+    pub expiring: Option<&'a Trouble>,
     /// A majority of disks that is lost, and what a person decided.
     pub loss: &'a Decision,
     /// What is done now.
@@ -248,6 +250,7 @@ pub fn compose(found: Findings<'_>) -> Report {
         found.edited.then(edited),
         found.growth.trouble.clone(),
         found.full.cloned(),
+        found.expiring.cloned(),
     ];
     let observing = found.observers.doing(view, base);
     let phase = observing.as_ref().and_then(|(phase, _)| *phase);

@@ -4,7 +4,7 @@ use bellwether_api::ensemble::status::Reason;
 use jiff::SignedDuration;
 
 use crate::desired::config::CLIENT_PORT;
-use crate::desired::stateful_set::PROBE_PORT;
+use crate::desired::stateful_set::{CONTROL_PORT, PROBE_PORT};
 use crate::observation::{PodObservation, PodState, ServerReport};
 use crate::plan::report::{START_TIME, is_new, serve};
 use crate::plan::view::{Member, View};
@@ -57,10 +57,10 @@ pub(crate) fn unreachable(view: &View<'_>) -> Option<Trouble> {
     (!unasked.is_empty()).then(|| Trouble {
         reason: Reason::MembersUnreachable,
         message: format!(
-            "The operator cannot ask the servers of {} at port {CLIENT_PORT}, and Kubernetes counts them as \
-             ready. A NetworkPolicy or a service mesh may keep the operator from them: let its pods reach the \
-             ports {CLIENT_PORT} and {PROBE_PORT} of these. Until then the operator restarts none of \
-             them and begins no step of a size change.",
+            "The operator cannot ask {}, and Kubernetes counts them as ready. A NetworkPolicy or a service mesh \
+             may keep the operator from them: let its pods reach the port {CONTROL_PORT} of these ({CLIENT_PORT} and \
+             {PROBE_PORT} in pods that an earlier version of the operator made). Until then the operator restarts \
+             none of them and begins no step of a size change.",
             unasked.join(", ")
         ),
     })

@@ -19,6 +19,7 @@ impl<F: Faults> World<F> {
     pub fn observe(&self) -> Observation {
         let mut seen = self.objects.observe(&self.ensemble.name);
         seen.now = self.now;
+        seen.phase = Some(self.phase);
         seen.pods = self.observe_pods(false);
         seen.observers.pods = self.observe_pods(true);
         seen
