@@ -465,7 +465,7 @@ fn the_permission_to_start_empty_ends_when_a_member_is_ready_though_none_can_be_
     assert_eq!(reason, "MembersUnreachable");
     for words in [
         "zk-0 (silent), zk-1 (silent), zk-2 (silent)",
-        "port 2181",
+        "port 8078",
         "NetworkPolicy",
     ] {
         assert!(message.contains(words), "{message}");

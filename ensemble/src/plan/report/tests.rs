@@ -239,7 +239,7 @@ fn members_that_are_ready_and_cannot_be_asked_are_named() {
     silent(running.voter(1), 30);
     let trouble = running.report().trouble().unwrap();
     assert_eq!(trouble.reason, Reason::MembersUnreachable);
-    let names = "servers of zk-0 (connection refused), zk-1 (connection refused) at port 2181";
+    let names = "cannot ask zk-0 (connection refused), zk-1 (connection refused), and Kubernetes";
     assert!(trouble.message.contains(names), "{}", trouble.message);
     // A server whose pod is not ready has exited.
     running.voter(0).ready = false;
