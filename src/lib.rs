@@ -16,6 +16,7 @@ pub mod scoped;
 pub mod traces;
 mod zookeeper;
 
+pub use bellwether_election::permissions::{HostPattern, LabelKeyPattern, Permissions};
 pub use ensemble::members::{Members, Network};
 pub use metrics::{Metrics, reference as metrics_reference};
 pub use operator::{Operator, Settings, wait};
