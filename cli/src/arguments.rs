@@ -50,7 +50,7 @@ fn command(called: Option<&OsStr>) -> clap::Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the operator.
-    Run(Run),
+    Run(Box<Run>),
     /// Print the CustomResourceDefinitions, to apply with kubectl.
     Crd {
         /// YAML documents, or one JSON list.

@@ -38,6 +38,15 @@ impl Permissions {
                 ),
             });
         }
+        let count = hosts::hosts(&connection.connect_string).count();
+        if count > MAX_HOSTS {
+            return Some(Refusal {
+                reason: Reason::InvalidSpec,
+                detail: format!(
+                    "spec.connection.connectString names {count} hosts, and may name {MAX_HOSTS} at most."
+                ),
+            });
+        }
         (authenticates && connection.tls.is_none()).then(|| Refusal {
             reason: Reason::CredentialsWithoutTls,
             detail: "spec.authentication would send credentials over a connection that is not encrypted."
@@ -65,6 +74,9 @@ pub struct Refusal {
     /// A sentence that says what is the case.
     pub detail: String,
 }
+
+/// How many hosts a connection may have: each takes a listener on loopback.
+const MAX_HOSTS: usize = 64;
 
 /// How many hosts a sentence lists at most.
 const MAX_LISTED: usize = 5;

@@ -259,6 +259,10 @@ fn a_connection_is_refused_for_its_hosts_and_credentials_without_encryption() {
         let other = refusal("zk.example.com,other", tls, true);
         assert_eq!(other, Some(Reason::ConnectionNotAllowed));
     }
+    let crowd = |count: usize| vec!["zk.example.com"; count].join(",");
+    assert_eq!(refusal(&crowd(64), false, false), None);
+    let too_many = refusal(&crowd(65), false, false);
+    assert_eq!(too_many, Some(Reason::InvalidSpec));
     let many = connection("a,b,c,d,e,f,g", false);
     let detail = permissions.refusal(&many, false).unwrap().detail;
     assert!(detail.contains("a:2181, b:2181"), "{detail}");
