@@ -14,7 +14,8 @@
 //! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
 //! * [`session`] keeps one ZooKeeper session for each ensemble or connection and reports when it is up or
 //!   down; [`relay`] stands between it and the servers and keeps them within limits; [`credentials`] reads
-//!   the Secrets that a connection names, [`reach`] finds out why no session opens.
+//!   the Secrets that a connection names. It connects only where the administrator allows it.
+//! * [`budget`] is what the elections of one session may have in memory together.
 //! * [`census`] asks the members from where anonymous candidates are connected.
 //! * [`mirror`] follows one election: it reads whenever a watch fired, and reports what it sees.
 //! * [`sighting`] is when the leader was last read: a Lease is renewed, and a Service keeps its address,
@@ -34,6 +35,7 @@
 //! Service, the leader's node is also read several times a minute.
 
 mod agenda;
+mod budget;
 mod census;
 mod credentials;
 mod events;
@@ -44,7 +46,6 @@ mod noticed;
 mod pace;
 mod projector;
 mod publisher;
-mod reach;
 mod read;
 mod registry;
 mod relay;
@@ -57,8 +58,10 @@ mod writer;
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use bellwether_api::LeaderElection;
+use bellwether_election::permissions::Permissions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::events::Reporter;
 use tokio::sync::mpsc;
@@ -78,6 +81,8 @@ pub(crate) struct Scope {
     pub(crate) namespace: Option<String>,
     /// The DNS domain of the cluster, in which the names of Services end.
     pub(crate) cluster_domain: String,
+    /// What elections may do beyond their namespace.
+    pub(crate) permissions: Arc<Permissions>,
 }
 
 impl Default for Scope {
@@ -85,6 +90,7 @@ impl Default for Scope {
         Self {
             namespace: None,
             cluster_domain: "cluster.local".to_owned(),
+            permissions: Arc::default(),
         }
     }
 }

@@ -17,6 +17,7 @@ pub mod scoped;
 pub mod traces;
 mod zookeeper;
 
+pub use bellwether_election::permissions::{HostPattern, LabelKeyPattern, Permissions};
 pub use certificates::{Authorities, Issuer};
 pub use ensemble::members::{Contact, Members, Network};
 pub use metrics::{Metrics, reference as metrics_reference};

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_election::permissions::Permissions;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::Context as Contribution;
 use futures::future::try_join_all;
@@ -42,6 +43,9 @@ pub struct Settings {
     pub namespaces: Vec<Option<String>>,
     /// What the operator contributes to every ensemble.
     pub contribution: Contribution,
+    /// What elections may do beyond their namespace. By default they connect to no ZooKeeper that the operator
+    /// does not run.
+    pub permissions: Permissions,
     /// The safety rules that the planner keeps. Only the simulation can build another value than all of them.
     pub rules: Rules,
 }
@@ -108,10 +112,12 @@ impl Operator {
         let stopped = self.stopped();
         // An election, its ensemble, its pods and its Secrets are all in one namespace, so that mirrors of
         // several namespaces need not know of each other.
+        let permissions = Arc::new(self.settings.permissions.clone());
         for namespace in &self.settings.namespaces {
             let scope = election::Scope {
                 namespace: namespace.clone(),
                 cluster_domain: self.settings.contribution.cluster_domain.clone(),
+                permissions: permissions.clone(),
             };
             self.parts.spawn(election::run(
                 self.client.clone(),
@@ -127,6 +133,7 @@ impl Operator {
             lease_name,
             namespaces,
             contribution,
+            permissions: _,
             rules,
         } = self.settings;
         let context = Arc::new(ensemble::Context {

@@ -110,6 +110,8 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("has(self.ensembleRef) != has(self.connection)").message("give either ensembleRef, for an ensemble that Bellwether runs, or connection, for one that it does not"))]
 #[x_kube(validation = Rule::new("has(self.ensembleRef) == has(oldSelf.ensembleRef)").message("ensembleRef cannot become connection or the other way: create another LeaderElection"))]
+#[x_kube(validation = Rule::new("!has(self.connection) || self.connection == null || !has(self.authentication) || self.authentication == null || (has(self.connection.tls) && self.connection.tls != null)").message("authentication beside connection needs connection.tls: a password is not sent in clear"))]
+#[x_kube(validation = Rule::new("!has(self.projections) || self.projections == null || !(has(self.projections.service) && self.projections.service != null || has(self.projections.podLabels) && self.projections.podLabels != null) || (has(self.podBinding) && self.podBinding != null && has(self.podBinding.selector) && self.podBinding.selector != null && (has(self.podBinding.selector.matchLabels) && size(self.podBinding.selector.matchLabels) > 0 || has(self.podBinding.selector.matchExpressions) && size(self.podBinding.selector.matchExpressions) > 0))").message("projections.service and projections.podLabels need podBinding.selector with at least one label: it says which pods the candidates may be"))]
 #[allow(
     clippy::duplicated_attributes,
     reason = "each printcolumn has its own type_"
@@ -120,11 +122,13 @@ pub struct LeaderElectionSpec {
     #[x_kube(validation = Rule::new("self == oldSelf").message("ensembleRef is immutable: create another LeaderElection for an election in another ensemble"))]
     pub ensemble_ref: Option<EnsembleRef>,
 
-    /// How to reach a ZooKeeper that Bellwether does not run and that holds the election.
+    /// How to reach a ZooKeeper that Bellwether does not run and that holds the election. The administrator has to
+    /// allow its hosts, in `connections.allowedHosts` of the operator's chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Box<Connection>>,
 
-    /// As whom the mirror reads. Default: as anybody, who may read what ACLs open to the world.
+    /// As whom the mirror reads. Default: as anybody, who may read what ACLs open to the world. Beside
+    /// `connection` it needs `connection.tls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub authentication: Option<Authentication>,
 

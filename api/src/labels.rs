@@ -49,6 +49,10 @@ pub const RESTART_AT: &str = "zookeeper.bellwether.dev/restartedAt";
 /// status gives with the reason `DisksLost`, and means that loss only. It is read, never written.
 pub const ACCEPT_DATA_LOSS: &str = "zookeeper.bellwether.dev/accept-data-loss";
 
+/// Annotation of a Secret: the hosts that an election may show it to in `spec.connection`, separated by commas,
+/// in the notation of the operator's `--allow-connection-host`. Its owner sets it; it is read, never written.
+pub const SECRET_HOSTS: &str = "zookeeper.bellwether.dev/hosts";
+
 /// Label on everything that an election is projected to, but pods: the uid of the `LeaderElection`.
 pub const ELECTION_UID: &str = "zookeeper.bellwether.dev/election-uid";
 /// Annotation on projected objects: the leader's fencing token in decimal; absent if no candidate leads.

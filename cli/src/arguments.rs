@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use bellwether::log;
 use bellwether::traces::{self, Endpoint};
+use bellwether::{HostPattern, LabelKeyPattern, log};
 
 use crate::commands;
 
@@ -50,7 +50,7 @@ fn command(called: Option<&OsStr>) -> clap::Command {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the operator.
-    Run(Run),
+    Run(Box<Run>),
     /// Print the CustomResourceDefinitions, to apply with kubectl.
     Crd {
         /// YAML documents, or one JSON list.
@@ -107,6 +107,16 @@ pub(crate) struct Run {
     /// The DNS domain of the cluster.
     #[arg(long, default_value = "cluster.local")]
     pub cluster_domain: String,
+    /// Let elections connect to a ZooKeeper at this host, in `spec.connection`; repeat it for several. None is allowed
+    /// if none is given. A name (zk.example.com), the names within a domain (*.example.com), an address, or the
+    /// addresses of a network (10.0.0.0/8); with a port (zk.example.com:2281, [fd00::/8]:2281) only that port. A
+    /// network allows hosts that are given as addresses, not names that have such an address.
+    #[arg(long = "allow-connection-host", value_name = "PATTERN", value_parser = HostPattern::parse)]
+    pub allowed_hosts: Vec<HostPattern>,
+    /// Let elections set labels with this key on pods, in `spec.projections.podLabels`, beside the default key
+    /// zookeeper.bellwether.dev/role; repeat it for several. `example.com/*` allows all keys with that prefix.
+    #[arg(long = "allow-label-key", value_name = "KEY", value_parser = LabelKeyPattern::parse)]
+    pub allowed_label_keys: Vec<LabelKeyPattern>,
     /// Where to serve /livez, /readyz and /metrics.
     #[arg(long, default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,

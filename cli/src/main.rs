@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<ExitCode> {
                 .transpose()?;
             let file = arguments.log_filter_file.clone();
             log::start(arguments.log_format.into(), file, traces.as_ref());
-            let ended = run::run(arguments).await;
+            let ended = run::run(*arguments).await;
             if let Some(traces) = traces {
                 traces.stop().await;
             }

@@ -10,7 +10,7 @@ use bellwether_ensemble::validate::Context as Contribution;
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
-use bellwether::{Authorities, Network, Operator, Settings, admin, wait};
+use bellwether::{Authorities, Network, Operator, Permissions, Settings, admin, wait};
 
 use crate::arguments::Run;
 use crate::page;
@@ -37,6 +37,10 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             member_image: arguments.member_image,
             cluster_domain: arguments.cluster_domain,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+        },
+        permissions: Permissions {
+            hosts: arguments.allowed_hosts.into(),
+            label_keys: arguments.allowed_label_keys,
         },
         rules: Rules::ALL,
     };

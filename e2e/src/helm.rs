@@ -35,10 +35,19 @@ pub fn helm(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// The hosts that the tests' elections connect to, and the keys of their labels.
+const ALLOWED: [(&str, &[&str]); 2] = [
+    ("connections.allowedHosts", &["*.svc.cluster.local"]),
+    ("projections.labelKeys", &["role", "tier"]),
+];
+
 /// The shared release with these values beside those of the tests, installed or upgraded; returns when
 /// its pods are ready.
 pub fn install(values: &BTreeMap<&str, Value>) -> Result<()> {
-    install_from(&chart(), "dev", values)
+    let allowed = ALLOWED.map(|(name, value)| (name, Value::from(value.to_vec())));
+    let mut all = BTreeMap::from(allowed);
+    all.extend(values.iter().map(|(name, value)| (*name, value.clone())));
+    install_from(&chart(), "dev", &all)
 }
 
 /// The same with another chart and another tag of the operator's image.

@@ -25,6 +25,8 @@ mod beside;
 pub mod census;
 mod decode;
 mod dialect;
+pub mod limits;
+pub mod permissions;
 pub mod projection;
 mod reading;
 mod rules;

@@ -346,7 +346,8 @@ fn the_service_of_an_election_must_not_be_one_of_an_ensemble() {
             "apiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: ZooKeeperEnsemble\nmetadata: {{name: main}}\n\
              spec: {{replicas: 3}}\n---\napiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: LeaderElection\n\
              metadata: {{name: {election}{namespace}}}\nspec:\n  ensembleRef: {{name: main}}\n  path: /a\n\
-             \x20 dialect: {{type: Kazoo}}\n  projections: {{service: {{{service}ports: [{{name: a, port: 80}}]}}}}\n"
+             \x20 dialect: {{type: Kazoo}}\n  podBinding: {{selector: {{matchLabels: {{app: a}}}}}}\n\
+             \x20 projections: {{service: {{{service}ports: [{{name: a, port: 80}}]}}}}\n"
         );
         let report = linter.check(&text, &Existing::default());
         let fields = report.findings.iter().map(|f| f.field.clone());

@@ -1,25 +1,39 @@
 //! The Secrets that a connection names.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellwether_api::election::{AuthenticationType, Reason};
+use bellwether_api::labels::SECRET_HOSTS;
+use bellwether_election::permissions::HostPatterns;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use thiserror::Error;
+use tokio::time::sleep;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tracing::warn;
 use zookeeper_client::{Connector, SaslOptions};
 
 use super::target::Target;
 
+/// How often the Secrets of a session that is up are read again.
+const SECRETS_PERIOD: Duration = Duration::from_secs(60);
+
 /// Why a session cannot be opened until a Secret or the operator's rights change.
+///
+/// The author of an election need not have the right to read Secrets. So one message tells that there is no
+/// such Secret, that it lacks a key, and that its owner did not permit the connection.
 #[derive(Debug, Error)]
 pub(super) enum CredentialsError {
-    #[error("There is no Secret {namespace}/{name}.")]
-    NotFound { namespace: String, name: String },
+    #[error("There is no Secret {namespace}/{name} with {wanted}.")]
+    Absent {
+        namespace: String,
+        name: String,
+        wanted: String,
+    },
     #[error(
         "The operator may not read the Secret {namespace}/{name}: install the chart with rbac.secrets=true, or grant it the verb get."
     )]
@@ -42,11 +56,17 @@ impl CredentialsError {
     /// The reason of the condition `Synced`.
     pub(super) fn reason(&self) -> Reason {
         match self {
-            Self::NotFound { .. } => Reason::SecretNotFound,
+            Self::Absent { .. } => Reason::SecretNotFound,
             Self::Forbidden { .. } => Reason::SecretForbidden,
             Self::Api { .. } => Reason::SecretUnreadable,
             Self::Invalid { .. } => Reason::SecretInvalid,
         }
+    }
+
+    /// Whether the session that is open has to end: its Secrets are gone, or not meant for it any more. An API
+    /// server that does not answer says nothing about them.
+    fn ends_session(&self) -> bool {
+        !matches!(self, Self::Api { .. })
     }
 }
 
@@ -62,7 +82,7 @@ struct Tls {
     authorities: String,
     identity: Option<(String, String)>,
     /// Where they come from, for messages.
-    authorities_from: String,
+    authorities_from: (String, String),
     identity_from: String,
     namespace: String,
 }
@@ -86,36 +106,44 @@ impl Credentials {
         let secrets = Secrets {
             api: Api::namespaced(client.clone(), &target.namespace),
             namespace: &target.namespace,
+            hosts: target.connection().map(|c| c.connect_string.as_str()),
         };
         let mut tls = None;
         if let Some(asked) = target.connection().and_then(|c| c.tls.as_ref()) {
             let from = &asked.ca_secret_ref;
-            let authorities = secrets.read(&from.name).await?.text(&from.key)?;
+            // Certificates of authorities are no secrets, and are shown to nobody.
+            let [authorities] = secrets.read(&from.name, [&from.key], false).await?;
             let mut identity = None;
             if let Some(from) = &asked.client_certificate_secret_ref {
-                let secret = secrets.read(&from.name).await?;
-                identity = Some((secret.text("tls.crt")?, secret.text("tls.key")?));
+                let keys = ["tls.crt", "tls.key"];
+                let [certificate, key] = secrets.read(&from.name, keys, true).await?;
+                identity = Some((certificate, key));
             }
             let shown = asked.client_certificate_secret_ref.as_ref();
             tls = Some(Tls {
                 authorities,
                 identity,
-                authorities_from: from.name.clone(),
+                authorities_from: (from.name.clone(), from.key.clone()),
                 identity_from: shown.map(|s| s.name.clone()).unwrap_or_default(),
                 namespace: target.namespace.clone(),
             });
         }
         let mut login = None;
         if let Some(asked) = &target.authentication {
-            let secret = secrets.read(&asked.secret_ref.name).await?;
-            let username = secret.text("username")?;
+            let name = &asked.secret_ref.name;
+            let keys = ["username", "password"];
+            let [username, password] = secrets.read(name, keys, true).await?;
             if username.contains(':') {
-                return Err(secret.invalid("the user name holds a colon"));
+                return Err(CredentialsError::Invalid {
+                    namespace: target.namespace.clone(),
+                    name: name.clone(),
+                    problem: "the user name holds a colon".to_owned(),
+                });
             }
             login = Some(Login {
                 type_: asked.type_,
                 username,
-                password: secret.text("password")?,
+                password,
             });
         }
         Ok(Self { tls, login })
@@ -140,9 +168,26 @@ impl Credentials {
         }
     }
 
-    /// Whether there are any credentials.
-    pub(super) fn any(&self) -> bool {
-        self.tls.is_some() || self.login.is_some()
+    /// Waits until the Secrets of a target hold something else, or are not there for it any more. While the API
+    /// server does not answer, what was read stands.
+    pub(super) async fn changed(self, client: &Client, target: &Target) {
+        if self.tls.is_none() && self.login.is_none() {
+            return std::future::pending().await;
+        }
+        loop {
+            sleep(SECRETS_PERIOD).await;
+            match Self::read(client, target).await {
+                Ok(now) if now != self => return,
+                Ok(_) => {}
+                Err(error) => {
+                    let ends = error.ends_session();
+                    warn!(ensemble = target.name(), %error, ends, "the Secrets of an open session");
+                    if ends {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     /// What encrypts the connection, if it has to be encrypted.
@@ -150,7 +195,12 @@ impl Credentials {
         let Some(tls) = &self.tls else {
             return Ok(None);
         };
-        let roots = roots(&tls.authorities).map_err(|e| tls.invalid(&tls.authorities_from, &e))?;
+        let (name, key) = &tls.authorities_from;
+        let roots = roots(&tls.authorities).map_err(|e| tls.invalid(name, &e))?;
+        if roots.is_empty() {
+            // The author names the key, so that it must not tell whether any other text is there.
+            return Err(absent(&tls.namespace, name, &[key], None));
+        }
         let config = ClientConfig::builder().with_root_certificates(roots);
         let config = match &tls.identity {
             None => config.with_no_client_auth(),
@@ -164,14 +214,11 @@ impl Credentials {
 
 type Unusable = Box<dyn std::error::Error>;
 
-/// The authorities in a text.
+/// The authorities in a text, which need not have any.
 fn roots(text: &str) -> Result<RootCertStore, Unusable> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
         roots.add(certificate?)?;
-    }
-    if roots.is_empty() {
-        return Err("it holds no certificate".into());
     }
     Ok(roots)
 }
@@ -195,67 +242,89 @@ impl Tls {
     }
 }
 
-/// The Secrets of a namespace.
+/// The Secrets of a namespace, for one target.
 struct Secrets<'a> {
     api: Api<Secret>,
     namespace: &'a str,
+    /// The connect string of a ZooKeeper that Bellwether does not run.
+    hosts: Option<&'a str>,
 }
 
-/// A Secret of that namespace.
-struct Found<'a> {
-    namespace: &'a str,
-    name: String,
-    data: BTreeMap<String, k8s_openapi::ByteString>,
+/// The error that tells that a Secret is not there, or not as it is needed.
+fn absent(namespace: &str, name: &str, keys: &[&str], permits: Option<&str>) -> CredentialsError {
+    let (word, keys) = (
+        if keys.len() > 1 { "keys" } else { "key" },
+        keys.join(" and "),
+    );
+    let permission = match permits {
+        Some(connect_string) => {
+            let hosts = connect_string.split('/').next().unwrap_or_default();
+            format!(", and with {hosts} in its annotation {SECRET_HOSTS}")
+        }
+        None => String::new(),
+    };
+    CredentialsError::Absent {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        wanted: format!("the {word} {keys}{permission}"),
+    }
 }
 
-impl<'a> Secrets<'a> {
-    async fn read(&self, name: &str) -> Result<Found<'a>, CredentialsError> {
-        let (namespace, name) = (self.namespace, name.to_owned());
-        let failed = |name: String, error: kube::Error| {
-            let namespace = namespace.to_owned();
-            match &error {
-                kube::Error::Api(status) if status.code == 404 => {
-                    CredentialsError::NotFound { namespace, name }
-                }
-                kube::Error::Api(status) if status.code == 403 => {
-                    CredentialsError::Forbidden { namespace, name }
-                }
-                _ => CredentialsError::Api {
-                    namespace,
-                    name,
-                    source: Box::new(error),
-                },
-            }
+impl Secrets<'_> {
+    /// The texts under these keys of a Secret. What `is_shown` to the servers of a connection has to be permitted
+    /// for its hosts by an annotation on the Secret.
+    async fn read<const N: usize>(
+        &self,
+        name: &str,
+        keys: [&str; N],
+        is_shown: bool,
+    ) -> Result<[String; N], CredentialsError> {
+        let permits = self.hosts.filter(|_| is_shown);
+        let absent = || absent(self.namespace, name, &keys, permits);
+        let secret = match self.api.get(name).await {
+            Ok(secret) => secret,
+            Err(error) => return Err(self.failed(name, error, absent)),
         };
-        match self.api.get(&name).await {
-            Ok(secret) => Ok(Found {
+        let annotations = secret.metadata.annotations.as_ref();
+        let named = annotations.and_then(|all| all.get(SECRET_HOSTS));
+        let named = HostPatterns::listed(named.map(String::as_str).unwrap_or_default());
+        if permits.is_some_and(|hosts| !named.allow(hosts)) {
+            return Err(absent());
+        }
+        let data = secret.data.unwrap_or_default();
+        let mut texts = keys.map(|_| String::new());
+        for (text, key) in texts.iter_mut().zip(keys) {
+            let value = data
+                .get(key)
+                .map(|value| String::from_utf8(value.0.clone()));
+            match value {
+                Some(Ok(value)) if !value.is_empty() => *text = value,
+                _ => return Err(absent()),
+            }
+        }
+        Ok(texts)
+    }
+
+    fn failed(
+        &self,
+        name: &str,
+        error: kube::Error,
+        absent: impl Fn() -> CredentialsError,
+    ) -> CredentialsError {
+        let (namespace, name) = (self.namespace.to_owned(), name.to_owned());
+        match &error {
+            kube::Error::Api(status) if status.code == 404 => absent(),
+            kube::Error::Api(status) if status.code == 403 => {
+                CredentialsError::Forbidden { namespace, name }
+            }
+            _ => CredentialsError::Api {
                 namespace,
                 name,
-                data: secret.data.unwrap_or_default(),
-            }),
-            Err(error) => Err(failed(name, error)),
+                source: Box::new(error),
+            },
         }
     }
 }
 
-impl Found<'_> {
-    /// The text under a key.
-    fn text(&self, key: &str) -> Result<String, CredentialsError> {
-        let Some(value) = self.data.get(key) else {
-            return Err(self.invalid(&format!("it has no key {key}")));
-        };
-        match String::from_utf8(value.0.clone()) {
-            Ok(text) if text.is_empty() => Err(self.invalid(&format!("its key {key} is empty"))),
-            Ok(text) => Ok(text),
-            Err(_) => Err(self.invalid(&format!("its key {key} is not text"))),
-        }
-    }
-
-    fn invalid(&self, problem: &str) -> CredentialsError {
-        CredentialsError::Invalid {
-            namespace: self.namespace.to_owned(),
-            name: self.name.clone(),
-            problem: problem.to_owned(),
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -16,17 +16,18 @@ use bellwether_election::{
 use futures::FutureExt;
 use futures::future::OptionFuture;
 use jiff::Timestamp;
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{Instant, sleep};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{Instrument as _, debug, info, warn};
 use zookeeper_client::Client;
 
 use super::Key;
+use super::budget::Budget;
 use super::census::Census;
 use super::messages::{Seen, WriterInput};
 use super::metrics::{Counted, Metrics, Outcome};
 use super::noticed::Noticed;
-use super::read::{Confirmed, Confirmer, MAX_CHILDREN, ReadError, Reader};
+use super::read::{Confirmed, Confirmer, ReadError, Reader};
 use super::session::Link;
 use super::sighting::Sighting;
 use super::supervise::{PAUSE, supervise};
@@ -45,8 +46,12 @@ const RESYNC_MISSING: Duration = Duration::from_secs(60);
 /// How soon a read that the ACL forbids is tried again: a change of an ACL fires no watch.
 const NO_AUTH_RETRY: Duration = Duration::from_secs(15);
 
-/// How soon a path that has too many children is looked at again.
-const TOO_MANY_RETRY: Duration = Duration::from_secs(60);
+/// How soon a path is looked at again that has more children than may be held in memory.
+const EXCESS_RETRY: Duration = Duration::from_secs(60);
+
+/// How long one read of an election may take. The relay lets a server go that answers nothing for a while; this
+/// ends a read whose server answers just often enough.
+const READ_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 120 });
 
 /// How often in a row a read may fail before that is reported.
 const SILENT_FAILURES: u32 = 2;
@@ -137,7 +142,7 @@ impl Mirror {
     /// caller drops it.
     async fn live(&mut self, link: Link, rules: &mut Rules) {
         let (grace, reason, detail, since) = match link {
-            Link::Up { client, reads, .. } => return self.follow(client, reads, rules).await,
+            Link::Up { client, budget, .. } => return self.follow(client, budget, rules).await,
             Link::Starting => {
                 let detail = format!("No session to {} is open yet.", self.spec.holder());
                 (GRACE, Reason::EnsembleNotReady, detail, Timestamp::now())
@@ -161,8 +166,8 @@ impl Mirror {
     }
 
     /// Reads whenever a watch fired, and reports what it sees.
-    async fn follow(&mut self, client: Arc<Client>, reads: Arc<Semaphore>, rules: &mut Rules) {
-        let mut reader = Reader::new(client, reads);
+    async fn follow(&mut self, client: Arc<Client>, budget: Arc<Budget>, rules: &mut Rules) {
+        let mut reader = Reader::new(client, budget);
         let mut failures = Failures::default();
         let mut older = 0;
         let mut noticed = Noticed::now();
@@ -172,7 +177,10 @@ impl Mirror {
             let asked = (Instant::now(), Timestamp::now());
             // Short-lived futures are boxed: of the thousands of mirrors most wait, and need no room for
             // them.
-            match Box::pin(reader.read(rules).instrument(noticed.reading())).await {
+            let path = self.spec.path.clone();
+            let read = reader.read(rules).instrument(noticed.reading());
+            let read = Box::pin(timeout(READ_PATIENCE, read)).await;
+            match read.unwrap_or(Err(ReadError::Slow { path })) {
                 Ok(mut reading) => {
                     self.metrics.count_read(&Outcome::OK);
                     reading.expire(Timestamp::now());
@@ -182,7 +190,8 @@ impl Mirror {
                         reader.forget();
                         sleep(OLDER_PAUSE).await;
                         // If the sync fails, the next read fails, too, and that failure is reported.
-                        let _ = Box::pin(reader.sync(&self.spec.path)).await;
+                        let sync = reader.sync(&self.spec.path);
+                        let _ = Box::pin(timeout(READ_PATIENCE, sync)).await;
                         continue;
                     }
                     if reading.zxid < self.newest {
@@ -302,12 +311,17 @@ impl Mirror {
                 let detail = format!("ZooKeeper does not allow the mirror to read {path}.");
                 (Reason::NoAuth, detail, NO_AUTH_RETRY)
             }
-            ReadError::TooMany { path, count } => {
-                warn!(election = %self.key, %path, count, "too many children");
+            ReadError::Excess { path, excess } => {
+                warn!(election = %self.key, %path, %excess, "too much to hold in memory");
+                let detail = format!("{path} {excess}.");
+                (Reason::ReadFailed, detail, EXCESS_RETRY)
+            }
+            ReadError::Slow { path } => {
+                warn!(election = %self.key, %path, "a read takes too long");
                 let detail = format!(
-                    "{path} has {count} children, and the mirror follows at most {MAX_CHILDREN}."
+                    "Reading {path} and what belongs to it was not finished within {READ_PATIENCE:?}."
                 );
-                (Reason::ReadFailed, detail, TOO_MANY_RETRY)
+                (Reason::ReadFailed, detail, EXCESS_RETRY)
             }
             ReadError::ZooKeeper { path, source } => {
                 warn!(election = %self.key, %path, error = %source, "read failed");

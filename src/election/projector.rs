@@ -359,8 +359,15 @@ impl Projector {
             Some(Err(failure)) if failure.reason == Reason::PatternInvalid && !stale => {
                 Some(CandidatePods::nobody())
             }
+            // What an earlier operator did to pods that nobody selected is taken back, with or without sight.
+            Some(Err(failure)) if failure.reason == Reason::SelectorRequired => {
+                Some(CandidatePods::nobody())
+            }
             _ => None,
         };
+        let refused = entry.label_refusal(&self.scope.permissions);
+        let labels_allowed = refused.is_none()
+            && !matches!(&pods, Some(Err(failure)) if failure.reason == Reason::SelectorRequired);
         if !labels_known && let Some(candidate_pods) = &mut candidate_pods {
             candidate_pods.roles = None;
         }
@@ -369,13 +376,18 @@ impl Projector {
             subject: subject.clone(),
             read: read.unwrap_or_else(Timestamp::now),
             candidate_pods,
+            labels_allowed,
             applied_labels,
             owned,
             objects: entry.objects.clone(),
         };
-        let context = subject
-            .filter(|_| complete)
-            .map(|subject| Box::new(JobContext { subject, pods }));
+        let context = subject.filter(|_| complete).map(|subject| {
+            Box::new(JobContext {
+                subject,
+                pods,
+                refused,
+            })
+        });
         entry.running = true;
         entry.again = false;
         let span = entry.noticed.as_ref().map(|noticed| noticed.projecting());

@@ -17,24 +17,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use bellwether_election::limits::Excess;
 use bellwether_election::{
     Acknowledgement, CandidateNode, NodeStat, Place, Reading, Rules, Snapshot, read_election,
 };
 use futures::future::select_all;
 use thiserror::Error;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use zookeeper_client::{Client, OneshotWatcher, Stat, WatchedEvent};
 
 use self::beside::Beside;
 pub(super) use self::confirm::{Confirmed, Confirmer};
 use self::single::{Single, watch_absent};
+use super::budget::{Budget, Held};
 
 /// How many candidates of one election are read at the same time, if the session lets it.
 const CONCURRENT_READS: usize = 16;
-
-/// How many children a path may have. ZooKeeper's own clients take lists of 1 MiB by default, which is
-/// some twenty thousand names.
-pub(super) const MAX_CHILDREN: usize = 50_000;
 
 /// How many attempts a read has if candidates leave while it runs. The last attempt continues with the
 /// candidates that are left: the others have fired a watch by leaving, so the next read follows at once.
@@ -49,13 +46,19 @@ pub(super) enum ReadError {
         /// The path that was read.
         path: String,
     },
-    /// The path has more than [`MAX_CHILDREN`] children.
-    #[error("{path} has {count} children")]
-    TooMany {
+    /// The path has more children than may be held in memory.
+    #[error("{path} {excess}")]
+    Excess {
         /// The path that was read.
         path: String,
-        /// How many.
-        count: usize,
+        /// Which limit they exceed.
+        excess: Excess,
+    },
+    /// The read took too long as a whole, although the server answers.
+    #[error("reading {path} takes too long")]
+    Slow {
+        /// The path of the election.
+        path: String,
     },
     /// ZooKeeper did not answer, or refused for another cause.
     #[error("reading {path} failed")]
@@ -71,10 +74,11 @@ pub(super) enum ReadError {
 /// Reads one election again and again over one connection.
 pub(super) struct Reader {
     client: Arc<Client>,
-    /// One permit for each candidate that is being read, of all elections of the session.
-    reads: Arc<Semaphore>,
+    budget: Arc<Budget>,
     /// The children as last listed, valid while `main` is set.
     children: Vec<String>,
+    /// The room that their names take.
+    held: Option<Held>,
     /// The parent as last listed.
     parent: NodeStat,
     /// What was read of the candidates. A node cannot change its creation, so it is read once; the
@@ -98,11 +102,12 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(client: Arc<Client>, reads: Arc<Semaphore>) -> Self {
+    pub(super) fn new(client: Arc<Client>, budget: Arc<Budget>) -> Self {
         Self {
             client,
-            reads,
+            budget,
             children: Vec::new(),
+            held: None,
             parent: NodeStat::default(),
             znodes: HashMap::new(),
             newest_member: 0,
@@ -119,6 +124,8 @@ impl Reader {
 
     /// Forgets what was read, so that the next read reads everything.
     pub(super) fn forget(&mut self) {
+        self.children = Vec::new();
+        self.held = None;
         self.znodes.clear();
         self.newest_member = 0;
         self.leader_node = None;
@@ -132,7 +139,7 @@ impl Reader {
 
     /// Reads leaders again over the same connection.
     pub(super) fn confirmer(&self) -> Confirmer {
-        Confirmer::new(self.client.clone(), self.reads.clone())
+        Confirmer::new(self.client.clone(), self.budget.clone())
     }
 
     /// Waits until the server has caught up with the leader of the ensemble.
@@ -174,7 +181,7 @@ impl Reader {
         if Beside::exists(rules) {
             let beside = self.beside.get_or_insert_default();
             beside
-                .complete(&self.client, &self.reads, rules, &mut reading)
+                .complete(&self.client, &self.budget, rules, &mut reading)
                 .await?;
         }
         Ok(reading)
@@ -184,6 +191,7 @@ impl Reader {
         let path = rules.spec().path.clone();
         for _ in 0..ATTEMPTS {
             self.main.clear();
+            let read = self.budget.read().await;
             match self.client.get_and_watch_data(&path).await {
                 Ok((data, stat, watcher)) => {
                     self.main.set(watcher);
@@ -198,6 +206,7 @@ impl Reader {
                     });
                 }
                 Err(zookeeper_client::Error::NoNode) => {
+                    drop(read);
                     if let Some(missing) = self.read_missing(&path).await? {
                         return Ok(missing);
                     }
@@ -245,18 +254,12 @@ async fn beside_fired(beside: &mut Option<Box<Beside>>) {
     }
 }
 
-/// Waits until one more candidate may be read. `None` means that the semaphore is closed and limits nothing.
-async fn one_of(reads: &Semaphore) -> Option<SemaphorePermit<'_>> {
-    reads.acquire().await.ok()
-}
-
-/// Refuses a path that has too many children.
-fn few(path: &str, count: usize) -> Result<(), ReadError> {
-    if count <= MAX_CHILDREN {
-        return Ok(());
-    }
-    let path = path.to_owned();
-    Err(ReadError::TooMany { path, count })
+/// Room for the names of the children of a path.
+fn hold(budget: &Budget, path: &str, children: &[String]) -> Result<Held, ReadError> {
+    budget.hold(children).map_err(|excess| {
+        let path = path.to_owned();
+        ReadError::Excess { path, excess }
+    })
 }
 
 fn child(path: &str, name: &str) -> String {

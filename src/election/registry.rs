@@ -233,6 +233,7 @@ impl Registry {
                 address: target.connect_string(&self.scope),
                 presence: is_present,
                 link: link_is,
+                permissions: self.scope.permissions.clone(),
                 kube: self.client.clone(),
                 metrics: self.metrics.clone(),
             };

@@ -6,17 +6,18 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::election::Reason;
 use bellwether_election::census::MIRROR_SESSION_TIMEOUT;
+use bellwether_election::permissions::{Permissions, Refusal};
 use futures::FutureExt;
 use jiff::Timestamp;
-use tokio::sync::{Notify, Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tracing::{info, warn};
 use zookeeper_client::{Client, Error, SessionState};
 
+use super::budget::Budget;
 use super::credentials::{Credentials, CredentialsError};
 use super::metrics::{Counted, Metrics};
-use super::reach;
-use super::relay::{Limits, Relay};
+use super::relay::{Limits, Relay, Strangers};
 use super::supervise::{PAUSE, supervise};
 use super::target::Target;
 
@@ -33,14 +34,13 @@ const COMPLAINT_PAUSE: Duration = Duration::from_secs(30);
 /// A session that lasted this long is opened again at once when it ends.
 const LASTING: Duration = Duration::from_secs(30);
 
-/// How many candidates one session reads at the same time. Each may have data of 1 MiB.
-const CONCURRENT_READS: usize = 16;
-
 /// How long a session that is doubted may take to answer.
 const SYNC_PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often the Secrets of a session that is up are read again.
-const SECRETS_PERIOD: Duration = Duration::from_secs(60);
+/// How long an attempt to open a session takes that fails, where Bellwether does not run the ZooKeeper. Longer
+/// than any failure needs: from the time that an attempt takes its author could tell a port that is closed from
+/// one where something listens.
+const ATTEMPT: Duration = Duration::from_secs(12);
 
 /// Whether the target of a session exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,8 +62,8 @@ pub(super) enum Link {
     Up {
         /// The client to read with.
         client: Arc<Client>,
-        /// One permit for each candidate that is being read, of all elections of the session.
-        reads: Arc<Semaphore>,
+        /// What all elections of the session may have in memory.
+        budget: Arc<Budget>,
         /// Where to say that the session may be broken.
         doubts: Arc<Notify>,
     },
@@ -98,6 +98,8 @@ pub(super) struct Keeper {
     pub(super) presence: watch::Receiver<Presence>,
     /// Where to say whether the session is up.
     pub(super) link: watch::Sender<Link>,
+    /// Which hosts may be connected to.
+    pub(super) permissions: Arc<Permissions>,
     /// Reads the Secrets.
     pub(super) kube: kube::Client,
     pub(super) metrics: Metrics,
@@ -125,6 +127,12 @@ impl Keeper {
     /// Every time that the session connects or reconnects, `link` changes: every mirror must then
     /// read everything again. Runs until it is dropped, or until `presence` has no sender.
     async fn run(mut self) {
+        if let Some(Refusal { reason, detail }) = self.target.refusal(&self.permissions) {
+            warn!(ensemble = %self.address, detail, "no connection");
+            down(&self.link, reason, detail);
+            // What is allowed changes with the operator's arguments, and with the spec: either ends this.
+            return std::future::pending().await;
+        }
         let mut retries = backoff();
         loop {
             let present = self.presence.borrow_and_update().clone();
@@ -170,8 +178,9 @@ impl Keeper {
                     reason,
                     detail,
                     pause,
+                    trouble,
                 }) => {
-                    warn!(ensemble = %self.address, detail, "no session");
+                    warn!(ensemble = %self.address, detail, trouble, "no session");
                     down(&self.link, reason, detail);
                     pause
                 }
@@ -203,8 +212,8 @@ impl Keeper {
             () = follow(&self.target, &self.address, Arc::new(client), &self.link) => {
                 Some(Pause::Usual)
             }
-            () = changed(&self.kube, &self.target, credentials) => {
-                info!(ensemble = %self.address, "the Secrets changed");
+            () = credentials.changed(&self.kube, &self.target) => {
+                info!(ensemble = %self.address, "the Secrets changed, or are gone");
                 Some(Pause::None)
             }
             complaint = relay.complaint() => {
@@ -236,6 +245,8 @@ struct Unopened {
     reason: Reason,
     detail: String,
     pause: Pause,
+    /// What went wrong between the relay and the servers, for the log.
+    trouble: Option<String>,
 }
 
 /// The message about a server that broke a limit.
@@ -251,17 +262,33 @@ async fn connect(kube: &kube::Client, target: &Target, address: &str) -> Result<
         reason: error.reason(),
         detail: error.to_string(),
         pause: Pause::Usual,
+        trouble: None,
     };
     let credentials = Credentials::read(kube, target).await.map_err(unopened)?;
     let tls = credentials.tls_config().map_err(unopened)?;
-    let relay = Relay::open(address, tls, Limits::default()).await;
+    let strangers = match target.connection() {
+        Some(_) => Strangers::NotTold,
+        None => Strangers::Told,
+    };
+    let relay = Relay::open(address, tls, Limits::default(), strangers).await;
     let relay = relay.map_err(|error| Unopened {
         reason: Reason::ReadFailed,
         detail: format!("The operator cannot listen on loopback: {error}."),
         pause: Pause::Usual,
+        trouble: None,
     })?;
     let connector = credentials.connector();
     let connector = connector.with_session_timeout(SESSION_TIMEOUT);
+    let end = Instant::now() + ATTEMPT;
+    let connect = connector.connect(relay.address());
+    let connect = async {
+        match target.connection() {
+            Some(_) => timeout_at(end, connect)
+                .await
+                .unwrap_or(Err(Error::Timeout)),
+            None => connect.await,
+        }
+    };
     let connected = tokio::select! {
         biased;
         complaint = relay.complaint() => {
@@ -269,9 +296,10 @@ async fn connect(kube: &kube::Client, target: &Target, address: &str) -> Result<
                 reason: Reason::ReadFailed,
                 detail: complained(&complaint),
                 pause: Pause::Complaint,
+                trouble: None,
             });
         }
-        connected = connector.connect(relay.address()) => connected,
+        connected = connect => connected,
     };
     match connected {
         Ok(client) => Ok(Opened {
@@ -280,33 +308,16 @@ async fn connect(kube: &kube::Client, target: &Target, address: &str) -> Result<
             relay,
         }),
         Err(error) => {
-            let (reason, mut detail) = unconnected(target, &error);
-            if target.connection().is_some()
-                && let Some(obstacle) = reach::obstacle(address, &credentials).await
-            {
-                detail = format!("{detail} {obstacle}.");
+            let (reason, detail) = unconnected(target, &error);
+            if reason == Reason::Unreachable {
+                sleep_until(end).await;
             }
             Err(Unopened {
                 reason,
                 detail,
                 pause: Pause::Usual,
+                trouble: relay.trouble(),
             })
-        }
-    }
-}
-
-/// Waits until the Secrets of a target hold something else. While they cannot be read, the open session
-/// stays.
-async fn changed(kube: &kube::Client, target: &Target, credentials: Credentials) {
-    if !credentials.any() {
-        return std::future::pending().await;
-    }
-    loop {
-        sleep(SECRETS_PERIOD).await;
-        match Credentials::read(kube, target).await {
-            Ok(now) if now != credentials => return,
-            Ok(_) => {}
-            Err(error) => warn!(ensemble = target.name(), %error, "the session goes on"),
         }
     }
 }
@@ -314,7 +325,7 @@ async fn changed(kube: &kube::Client, target: &Target, credentials: Credentials)
 /// Follows the states of a session until it ends.
 async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watch::Sender<Link>) {
     let name = target.name();
-    let reads = Arc::new(Semaphore::new(CONCURRENT_READS));
+    let budget = Arc::new(Budget::new(target));
     let doubts = Arc::new(Notify::new());
     let mut states = client.state_watcher();
     let mut state = states.peek_state();
@@ -348,7 +359,7 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
                     Ok(()) => {
                         link.send_replace(Link::Up {
                             client: client.clone(),
-                            reads: reads.clone(),
+                            budget: budget.clone(),
                             doubts: doubts.clone(),
                         });
                     }
@@ -407,9 +418,10 @@ fn unconnected(target: &Target, error: &Error) -> (Reason, String) {
             let detail = format!("{name} wants clients to authenticate: set spec.authentication.");
             (Reason::AuthenticationFailed, detail)
         }
-        (error, _) if target.connection().is_some() => (
+        // Whatever the error is: what listens where, and what does not, is not for the author to find out.
+        _ if target.connection().is_some() => (
             Reason::Unreachable,
-            format!("No server of {name} opens a session: {error}."),
+            format!("No server of {name} opens a session."),
         ),
         (error, _) => (
             Reason::EnsembleNotReady,

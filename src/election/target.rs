@@ -2,6 +2,7 @@
 
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Authentication, Connection};
+use bellwether_election::permissions::{Permissions, Refusal};
 
 use super::{Key, Scope};
 
@@ -55,6 +56,11 @@ impl Target {
             Holder::Ensemble(_) => None,
             Holder::External(connection) => Some(connection),
         }
+    }
+
+    /// Why it must not be connected to, if it must not.
+    pub(super) fn refusal(&self, permissions: &Permissions) -> Option<Refusal> {
+        permissions.refusal(self.connection()?, self.authentication.is_some())
     }
 
     /// Its name in messages.

@@ -43,6 +43,9 @@ pub(crate) fn operator_built(target: &Target, release: bool) -> Result<Cluster> 
         "--create-namespace",
         "--set",
         "image.tag=dev,page.enabled=true",
+        "--set",
+        // As in `e2e/src/helm.rs`: what the tests' elections connect to, and label pods with.
+        "connections.allowedHosts={*.svc.cluster.local},projections.labelKeys={role,tier}",
         "--wait",
         "--timeout",
         "120s",

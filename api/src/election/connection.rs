@@ -47,7 +47,8 @@ pub struct ConnectionTls {
     pub ca_secret_ref: CaSecretRef,
 
     /// A Secret of the type `kubernetes.io/tls` (keys `tls.crt` and `tls.key`) with the certificate
-    /// that the mirror shows, for servers that ask for one.
+    /// that the mirror shows, for servers that ask for one. Its annotation `zookeeper.bellwether.dev/hosts` has
+    /// to name every host of the connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate_secret_ref: Option<SecretRef>,
 }
@@ -85,7 +86,8 @@ pub struct Authentication {
     /// How it proves that.
     #[serde(rename = "type")]
     pub type_: AuthenticationType,
-    /// A Secret of the type `kubernetes.io/basic-auth` (keys `username` and `password`).
+    /// A Secret of the type `kubernetes.io/basic-auth` (keys `username` and `password`). For a `connection` its
+    /// annotation `zookeeper.bellwether.dev/hosts` has to name every host of the connection.
     pub secret_ref: SecretRef,
 }
 

@@ -26,14 +26,22 @@ impl Reason {
             Self::NotProjected => "See the condition `Projected`.",
             Self::EnsembleNotFound => "Correct `spec.ensembleRef.name`, or create the ensemble.",
             Self::EnsembleNotReady => "See the conditions of the ensemble.",
+            Self::ConnectionNotAllowed => {
+                "Compare the hosts of `spec.connection` with those that are meant; then ask the administrator to add them to `connections.allowedHosts` of the operator's chart."
+            }
+            Self::CredentialsWithoutTls => {
+                "Set `spec.connection.tls` and the ports for TLS in `spec.connection.connectString`."
+            }
             Self::Unreachable => {
-                "Check `spec.connection` and the network between the operator and those servers (`networkPolicy.extraEgress` of the chart)."
+                "Check `spec.connection` and the network between the operator and those servers (`networkPolicy.extraEgress` of the chart). The message is the same whatever goes wrong; the operator's log says what it is."
             }
             Self::Disconnected | Self::SessionExpired => {
                 "If it lasts: see whether the ensemble has a leader, and whether the operator reaches it."
             }
             Self::AuthenticationFailed => "Correct the Secret that `spec.authentication` names.",
-            Self::SecretNotFound => "Create the Secret that the message names.",
+            Self::SecretNotFound => {
+                "Create the Secret that the message names with the keys that it names. For a `connection`, annotate it with `zookeeper.bellwether.dev/hosts` and every host of the connection."
+            }
             Self::SecretForbidden => {
                 "Switch on `rbac.secrets` in the operator's chart, or grant `get` on that Secret."
             }
@@ -72,6 +80,12 @@ impl Reason {
             Self::NoLeader => "Nothing; see the condition `LeaderElected`.",
             Self::PodNotFound | Self::PodAmbiguous | Self::PatternInvalid => {
                 "Say with `spec.podBinding` which pod is whose."
+            }
+            Self::SelectorRequired => {
+                "Set `spec.podBinding.selector` to labels that the candidates' pods have."
+            }
+            Self::LabelNotAllowed => {
+                "Take `spec.projections.podLabels.key` out, or ask the administrator to add it to `projections.labelKeys` of the operator's chart."
             }
             Self::Forbidden => "Switch on `rbac.projections` in the operator's chart.",
             Self::NameTaken => {

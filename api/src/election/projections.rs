@@ -125,7 +125,8 @@ pub enum OnStale {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.leaderValue != self.otherValue").message("leaderValue and otherValue must differ"))]
 pub struct PodLabelsProjection {
-    /// The key of the label.
+    /// The key of the label. Other keys than the default have to be allowed by the administrator, in
+    /// `projections.labelKeys` of the operator's chart: labels decide what policies select.
     #[serde(default = "default_role_key")]
     #[schemars(
         length(min = 1, max = 317),
@@ -174,7 +175,8 @@ impl Default for PodLabelsProjection {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodBinding {
-    /// Which pods may be bound; all of the namespace if absent.
+    /// Which pods may be bound. A Service and labels of pods need it, and it has to name at least one label: who
+    /// may write a znode names a pod there, and must not reach any pod of the namespace by that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 
@@ -185,6 +187,18 @@ pub struct PodBinding {
     #[schemars(length(min = 1, max = 1024))]
     #[x_kube(validation = Rule::new("self.contains('?P<pod>') || self.contains('?P<ip>') || self.contains('?<pod>') || self.contains('?<ip>')").message("identityPattern must have a group named pod or ip, such as (?P<pod>[^:]+)"))]
     pub identity_pattern: Option<String>,
+}
+
+impl PodBinding {
+    /// Whether a selector says which pods may be bound. An empty one selects every pod, so it says nothing.
+    pub fn selects(&self) -> bool {
+        self.selector.as_ref().is_some_and(|selector| {
+            let labels = selector.match_labels.as_ref();
+            let expressions = selector.match_expressions.as_ref();
+            labels.is_some_and(|labels| !labels.is_empty())
+                || expressions.is_some_and(|expressions| !expressions.is_empty())
+        })
+    }
 }
 
 fn default_lease_duration() -> i32 {
@@ -208,6 +222,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_selector_without_any_label_selects_nothing_in_particular() {
+        for (binding, selects) in [
+            (json!({}), false),
+            (json!({"selector": {}}), false),
+            (
+                json!({"selector": {"matchLabels": {}, "matchExpressions": []}}),
+                false,
+            ),
+            (json!({"selector": {"matchLabels": {"app": "a"}}}), true),
+            (
+                json!({"selector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}),
+                true,
+            ),
+        ] {
+            let binding: PodBinding = serde_json::from_value(binding).unwrap();
+            assert_eq!(binding.selects(), selects, "{binding:?}");
+        }
+    }
 
     #[test]
     fn everything_has_a_default_but_the_ports() {

@@ -39,6 +39,10 @@ vocabulary! {
         EnsembleNotFound,
         /// `Synced`: the ensemble exists but no session could be opened yet.
         EnsembleNotReady,
+        /// `Synced`: the administrator did not allow the operator to connect to a host of the connection.
+        ConnectionNotAllowed,
+        /// `Synced`: credentials would go over a connection that is not encrypted.
+        CredentialsWithoutTls,
         /// `Synced`: no server of a connection opens a session.
         Unreachable,
         /// `Synced`: the connection is lost; the session may still live.
@@ -47,13 +51,14 @@ vocabulary! {
         SessionExpired,
         /// `Synced`: ZooKeeper does not accept the operator's credentials.
         AuthenticationFailed,
-        /// `Synced`: a Secret that the spec names does not exist.
+        /// `Synced`: there is no Secret of that name with the keys that are needed and, for a connection, with an
+        /// annotation that permits its hosts.
         SecretNotFound,
         /// `Synced`: the operator may not read a Secret that the spec names.
         SecretForbidden,
         /// `Synced`: a Secret that the spec names could not be read for another cause.
         SecretUnreadable,
-        /// `Synced`: a Secret that the spec names does not hold what it should.
+        /// `Synced`: a key of a Secret that the spec names holds something that cannot be used.
         SecretInvalid,
         /// `Synced`: the path may not be read.
         NoAuth,
@@ -117,6 +122,8 @@ vocabulary! {
         PodAmbiguous,
         /// `LeaderBound`: `podBinding` cannot be used.
         PatternInvalid,
+        /// `LeaderBound` and `Projected`: no selector says which pods a Service or labels may be for.
+        SelectorRequired,
         /// `Projected`: everything is as it should be.
         UpToDate,
         /// `LeaderBound` and `Projected`: the operator may not do it.
@@ -125,6 +132,8 @@ vocabulary! {
         NameTaken,
         /// `Projected`: somebody else sets the label.
         LabelTaken,
+        /// `Projected`: the administrator did not allow the operator to set labels with this key.
+        LabelNotAllowed,
         /// `Projected`: the API server does not accept an object.
         Refused,
         /// `Projected`: the API server does not answer as it should.
@@ -144,9 +153,15 @@ impl Reason {
                 "The mirror keeps trying and starts when a member answers; the ensemble's own \
                  status says what it waits for."
             }
+            Self::ConnectionNotAllowed => {
+                "The mirror does not connect, and reads no Secret, until they are allowed: ask the administrator of the operator to add them to connections.allowedHosts of its chart."
+            }
+            Self::CredentialsWithoutTls => {
+                "Nothing is sent, and no Secret is read: set spec.connection.tls, with the ports for TLS, or take spec.authentication out."
+            }
             Self::Unreachable => {
-                "The mirror keeps trying and starts when a server answers; if none should, compare \
-                 spec.connection with the servers' settings."
+                "The mirror keeps trying and starts when a server answers; compare spec.connection with the \
+                 servers' settings, or ask the administrator of the operator, whose log says what goes wrong."
             }
             Self::Disconnected => {
                 "The mirror reconnects by itself and then reads everything again; until then the \
@@ -159,7 +174,7 @@ impl Reason {
             Self::AuthenticationFailed => {
                 "The mirror tries again; it succeeds when the ensemble accepts the credentials."
             }
-            Self::SecretNotFound => "The mirror tries again, and starts when it exists.",
+            Self::SecretNotFound => "The mirror tries again, and starts when there is.",
             Self::SecretForbidden => "The mirror tries again, and starts when it may.",
             Self::SecretUnreadable => "The mirror tries again.",
             Self::SecretInvalid => "The mirror reads it again, and starts when it is corrected.",
@@ -231,6 +246,9 @@ impl Reason {
                 "None of them is taken; say with spec.podBinding.selector or spec.podBinding.identityPattern which is meant."
             }
             Self::PatternInvalid => "Correct spec.podBinding.",
+            Self::SelectorRequired => {
+                "No pod is labelled and the Service has no address until spec.podBinding.selector names at least one label of the candidates' pods."
+            }
             Self::UpToDate => "Every change of the leader changes them.",
             Self::Forbidden => {
                 "Switch on rbac.projections in the operator's Helm chart, or grant the rights that the chart would; it is tried again twice a minute."
@@ -240,6 +258,9 @@ impl Reason {
             }
             Self::LabelTaken => {
                 "It is not touched: choose another key in spec.projections.podLabels, or take the label out of the pod; it is tried again twice a minute."
+            }
+            Self::LabelNotAllowed => {
+                "No pod is labelled: use the default key, or ask the administrator of the operator to add this one to projections.labelKeys of its chart."
             }
             Self::Refused => "It is tried again, and when the spec changes.",
             Self::WriteFailed => "It is tried again, more slowly the longer it fails.",

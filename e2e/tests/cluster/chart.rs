@@ -103,6 +103,9 @@ pub(crate) fn values_that_cannot_be_are_refused(_: &World) -> Result<()> {
         ("traces.endpoint", json!("collector:4318"), "endpoint"),
         ("traces.sampleRatio", json!(2), "sampleRatio"),
         ("image.digest", json!("sha256:0"), "digest"),
+        ("connections.allowedHosts", json!("zk"), "allowedHosts"),
+        ("connections.allowedHosts", json!(["a b"]), "allowedHosts"),
+        ("projections.labelKeys", json!([""]), "labelKeys"),
         ("networkPolicy.apiServerPorts", json!([]), "apiServerPorts"),
     ] {
         match render(&BTreeMap::from([(name.to_owned(), value.clone())])) {

@@ -34,6 +34,13 @@ fn secret(name: &str, data: Value) -> Value {
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name }, "stringData": data })
 }
 
+/// A Secret that the mirror may show to this host.
+fn secret_for(host: &str, name: &str, data: Value) -> Value {
+    let mut secret = secret(name, data);
+    secret["metadata"]["annotations"] = json!({ "zookeeper.bellwether.dev/hosts": host });
+    secret
+}
+
 const ZOO_CFG: &str = "\
 dataDir=/data
 clientPort=2181
@@ -155,14 +162,12 @@ pub(crate) fn elections_in_a_zookeeper_of_others_are_read_with_tls_and_credentia
             "ca.pem": right.pem(),
         }),
     )?;
-    world.apply(&secret(
-        "certificate",
-        json!({ "tls.crt": shown, "tls.key": shown_key }),
-    ))?;
+    let certificate = json!({ "tls.crt": shown, "tls.key": shown_key });
+    world.apply(&secret_for(&host, "certificate", certificate))?;
     world.apply(&secret("authority", json!({ "ca.crt": other.pem() })))?;
     let login = |password: &str| json!({ "username": "mirror", "password": password });
-    world.apply(&secret("login", login("right")))?;
-    world.apply(&secret("wrong-login", login("wrong")))?;
+    world.apply(&secret_for(&host, "login", login("right")))?;
+    world.apply(&secret_for(&host, "wrong-login", login("wrong")))?;
 
     let plain = format!("{host}:2181");
     let own = |id: &str, node: &str, reader: &str| {
@@ -176,31 +181,36 @@ pub(crate) fn elections_in_a_zookeeper_of_others_are_read_with_tls_and_credentia
     let alice = own("alice", "/root/digest=alice", "digest:mirror:right")?;
     let _bob = own("bob", "/sasl=bob", "sasl:mirror")?;
 
+    // TLS, with a certificate that the server asks for.
+    let tls = |chroot: &str, authority: &str| {
+        json!({
+            "connectString": format!("{host}:2281{chroot}"),
+            "tls": {
+                "caSecretRef": { "name": authority },
+                "clientCertificateSecretRef": { "name": "certificate" },
+            },
+        })
+    };
+    world.apply(&secret("right-authority", json!({ "ca.crt": right.pem() })))?;
+
     // A chroot, and an ACL that opens to the name and password only.
-    let chroot = json!({ "connectString": format!("{plain}/root") });
+    let chroot = tls("/root", "right-authority");
     let closed = mirror(world, "closed", "/digest", json!({ "connection": chroot }))?;
     closed.wait_condition("Synced", "False", "NoAuth")?;
     let digest = json!({ "type": "Digest", "secretRef": { "name": "login" } });
     let open = json!({ "connection": chroot, "authentication": digest });
     wait_leader(&mirror(world, "closed", "/digest", open)?, "alice")?;
 
-    // TLS: first the wrong authority, then the right one.
-    let tls = json!({
-        "connectString": format!("{host}:2281"),
-        "tls": {
-            "caSecretRef": { "name": "authority" },
-            "clientCertificateSecretRef": { "name": "certificate" },
-        },
-    });
+    // First the wrong authority, then the right one.
+    let tls = tls("", "authority");
     let sasl = |secret: &str| json!({ "type": "SaslDigestMd5", "secretRef": { "name": secret } });
     let spec = json!({ "connection": tls, "authentication": sasl("login") });
     let secured = mirror(world, "secured", "/sasl", spec)?;
     secured.wait_condition("Synced", "False", "Unreachable")?;
+    // What goes wrong is for the operator's log only: it would show what listens where.
     let message = told(&secured).map_err(anyhow::Error::msg)?;
-    ensure!(
-        message.contains("invalid peer certificate"),
-        "it says {message:?}"
-    );
+    let says = format!("No server of {host}:2281 opens a session. ");
+    ensure!(message.starts_with(&says), "it says {message:?}");
     world.apply(&secret("authority", json!({ "ca.crt": right.pem() })))?;
     wait_leader(&secured, "bob")?;
 
@@ -210,10 +220,53 @@ pub(crate) fn elections_in_a_zookeeper_of_others_are_read_with_tls_and_credentia
     let spec = json!({ "connection": tls, "authentication": sasl("no-login") });
     let missing = mirror(world, "missing", "/sasl", spec)?;
     missing.wait_condition("Synced", "False", "SecretNotFound")?;
-    world.apply(&secret("no-login", json!({ "username": "mirror" })))?;
-    missing.wait_condition("Synced", "False", "SecretInvalid")?;
-    world.apply(&secret("no-login", login("right")))?;
+    // A Secret without the key, or that is not for this host, is told in the same words as none.
+    let absent = told(&missing).map_err(anyhow::Error::msg)?;
+    ensure!(
+        absent.contains("zookeeper.bellwether.dev/hosts"),
+        "it says {absent:?}"
+    );
+    let colon = json!({ "username": "a:b", "password": "right" });
+    for unusable in [
+        secret_for(&host, "no-login", json!({ "username": "mirror" })),
+        secret("no-login", login("right")),
+        secret_for("other.example.com", "no-login", login("right")),
+    ] {
+        world.apply(&secret_for(&host, "no-login", colon.clone()))?;
+        missing.wait_condition("Synced", "False", "SecretInvalid")?;
+        world.run(&["delete", "secret", "no-login"])?;
+        world.apply(&unusable)?;
+        missing.wait_condition("Synced", "False", "SecretNotFound")?;
+        let message = told(&missing).map_err(anyhow::Error::msg)?;
+        ensure!(message == absent, "it says {message:?} and said {absent:?}");
+    }
+    world.apply(&secret_for(&host, "no-login", login("right")))?;
     wait_leader(&missing, "bob")?;
+    // When it goes, so does the session.
+    world.run(&["delete", "secret", "no-login"])?;
+    missing.wait_condition("Synced", "False", "SecretNotFound")?;
+
+    // Ports behind which there is no ZooKeeper look alike, whatever is there.
+    let mut messages = Vec::new();
+    for (name, port) in [("refused", 9), ("spoken-to", 2281)] {
+        let connection = json!({ "connectString": format!("{host}:{port}") });
+        let other = mirror(world, name, "/sasl", json!({ "connection": connection }))?;
+        other.wait_condition("Synced", "False", "Unreachable")?;
+        let message = told(&other).map_err(anyhow::Error::msg)?;
+        messages.push(message.replace(&format!(":{port}"), ":PORT"));
+    }
+    ensure!(messages[0] == messages[1], "they differ: {messages:?}");
+
+    // A host that the administrator did not allow.
+    let foreign = json!({ "connection": { "connectString": format!("{plain},zk.example.com") } });
+    let foreign = mirror(world, "foreign", "/sasl", foreign)?;
+    foreign.wait_condition("Synced", "False", "ConnectionNotAllowed")?;
+    let message = told(&foreign).map_err(anyhow::Error::msg)?;
+    ensure!(
+        message.contains("connect to zk.example.com:2181:")
+            && message.contains("connections.allowedHosts"),
+        "it says {message:?}"
+    );
 
     // The leader goes without notice.
     alice.kill()?;
@@ -250,6 +303,13 @@ pub(crate) fn connections_that_cannot_be_are_refused(world: &World) -> Result<()
                 "authentication": { "type": "Kerberos", "secretRef": { "name": "x" } },
             }),
             &["Kerberos"],
+        ),
+        (
+            json!({
+                "connection": { "connectString": "a" },
+                "authentication": { "type": "Digest", "secretRef": { "name": "x" } },
+            }),
+            &["needs connection.tls"],
         ),
     ];
     let object = |spec: &Value| {

@@ -15,6 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) fn manifest(name: &str, path: &str, projections: Value) -> Value {
     let mut object = Election::manifest(name, "main", path, json!({ "type": "Kazoo" }));
+    if projections["service"].is_object() || projections["podLabels"].is_object() {
+        let selector = json!({ "matchLabels": { "app": "candidate" } });
+        object["spec"]["podBinding"] = json!({ "selector": selector });
+    }
     object["spec"]["projections"] = projections;
     object
 }
@@ -180,13 +184,34 @@ pub(crate) fn what_is_wrong_about_projections_is_refused(world: &World) -> Resul
         world.try_apply(&object)?,
         &["group named pod or ip"],
     )?;
+    // Without a selector any pod of the namespace could be named by a znode.
+    let selector = json!({ "matchLabels": { "app": "candidate" } });
+    for projections in [
+        json!({ "podLabels": {} }),
+        json!({ "service": { "ports": port } }),
+    ] {
+        object["spec"]["projections"] = projections;
+        for binding in [
+            Value::Null,
+            json!({ "selector": {} }),
+            json!({ "identityPattern": "(?P<pod>.*)" }),
+        ] {
+            object["spec"]["podBinding"] = binding;
+            let refused = world.try_apply(&object)?;
+            expect_refusal("no selector", refused, &["need podBinding.selector"])?;
+        }
+    }
     // The status reports what the API's rules cannot check.
     object["spec"]["projections"] = json!({ "podLabels": {} });
-    object["spec"]["podBinding"] = json!({ "identityPattern": "(?P<pod>" });
+    object["spec"]["podBinding"] = json!({ "selector": selector, "identityPattern": "(?P<pod>" });
     world.apply(&object)?;
     let election = world.election_handle("wrong");
     election.wait_condition("LeaderBound", "Unknown", "PatternInvalid")?;
     election.wait_condition("Projected", "False", "PatternInvalid")?;
+    object["spec"]["projections"] = json!({ "podLabels": { "key": "team" } });
+    object["spec"]["podBinding"] = json!({ "selector": selector });
+    world.apply(&object)?;
+    election.wait_condition("Projected", "False", "LabelNotAllowed")?;
     Ok(())
 }
 

@@ -146,8 +146,7 @@ pub(crate) fn a_leader_whose_container_died_is_left_before_its_session_ends(
     let path = "/app/election";
     let service = json!({ "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] });
     let both = json!({ "service": service, "podLabels": {} });
-    let mut object = manifest("app", path, both);
-    object["spec"]["podBinding"] = json!({ "selector": { "matchLabels": { "app": "candidate" } } });
+    let object = manifest("app", path, both);
     world.apply(&object)?;
     let election = world.election_handle("app");
     run_candidate_for(world, &hosts, path, "web-0", SESSION)?;
@@ -190,8 +189,7 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
     let path = "/app/election";
     let service = json!({ "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] });
     let both = json!({ "service": service, "podLabels": {} });
-    let mut object = manifest("app", path, both);
-    object["spec"]["podBinding"] = json!({ "selector": { "matchLabels": { "app": "candidate" } } });
+    let object = manifest("app", path, both);
     world.apply(&object)?;
     let election = world.election_handle("app");
     election.wait_condition("LeaderBound", "False", "NoLeader")?;
@@ -379,10 +377,7 @@ pub(crate) fn a_service_without_sight_keeps_its_leader_or_reaches_nobody(
     for (name, on_stale) in [("keep", "Keep"), ("remove", "Remove")] {
         let ports = json!([{ "name": "http", "port": 80, "targetPort": 8080 }]);
         let service = json!({ "ports": ports, "onStale": on_stale });
-        let mut object = manifest(name, path, json!({ "service": service }));
-        let selector = json!({ "matchLabels": { "app": "candidate" } });
-        object["spec"]["podBinding"] = json!({ "selector": selector });
-        world.apply(&object)?;
+        world.apply(&manifest(name, path, json!({ "service": service })))?;
     }
     run_candidate(world, &hosts, path, "web-0")?;
     let reached = |slice: &Value| slice["endpoints"][0]["targetRef"]["name"] == "web-0";

@@ -262,6 +262,7 @@ impl Life {
                 cluster_domain: "cluster.local".to_owned(),
                 version: self.version.to_string(),
             },
+            permissions: Default::default(),
             rules: self.rules,
         };
         let client = self.cluster.api.client(&name);

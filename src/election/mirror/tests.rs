@@ -37,6 +37,10 @@ struct Zoo {
     /// The last transaction.
     zxid: Mutex<i64>,
     is_closed: Mutex<bool>,
+    /// It answers all but requests for data.
+    is_silent: Mutex<bool>,
+    /// The children of every path.
+    children: Mutex<Vec<String>>,
     /// How often the mirror found the leader's node missing and set a watch for it.
     misses: watch::Sender<usize>,
     writer: tokio::sync::Mutex<Option<OwnedWriteHalf>>,
@@ -51,6 +55,10 @@ impl Zoo {
         *self.writer.lock().await = Some(writer);
         loop {
             let request = frame(&mut reader).await?;
+            let asks_for_data = request.get(4..8) == Some(&4_i32.to_be_bytes());
+            if asks_for_data && *self.is_silent.lock().unwrap() {
+                continue;
+            }
             let answer = self.answer(&request);
             self.send(&answer).await?;
         }
@@ -70,6 +78,7 @@ impl Zoo {
         };
         let (error, body) = match code {
             3 | 4 => self.read(&path(), code == 4),
+            12 => (0, self.list()),
             // The answer to a sync repeats the path.
             9 => (0, request[8..].to_vec()),
             // A ping, or the end of watches.
@@ -111,6 +120,21 @@ impl Zoo {
         body.extend(0_i32.to_be_bytes());
         body.extend(node.czxid.to_be_bytes());
         (0, body)
+    }
+
+    /// The children, and what is known of their parent.
+    fn list(&self) -> Vec<u8> {
+        let children = self.children.lock().unwrap();
+        let mut body = i32::try_from(children.len())
+            .unwrap()
+            .to_be_bytes()
+            .to_vec();
+        for name in children.iter() {
+            body.extend(i32::try_from(name.len()).unwrap().to_be_bytes());
+            body.extend(name.as_bytes());
+        }
+        body.extend([0; 68]);
+        body
     }
 
     fn put(&self, czxid: i64, owner: i64, data: String) {
@@ -248,6 +272,28 @@ async fn a_leader_that_changes_without_an_event_is_noticed_where_a_lease_names_i
     assert_eq!(bench.after("confirmed").await, "b");
     bench.zoo.delete();
     assert_eq!(bench.after("confirmed").await, "nobody");
+}
+
+#[tokio::test]
+async fn a_read_that_is_not_finished_in_time_is_given_up_and_told() {
+    let mut bench = Bench::new(json!({"type": "SingleText"}), Value::Null).await;
+    *bench.zoo.is_silent.lock().unwrap() = true;
+    while bench.next().await != "ReadFailed" {}
+}
+
+#[tokio::test]
+async fn children_that_take_too_much_memory_are_not_kept_but_told() {
+    let long = vec!["x".repeat(5000)];
+    let many = vec![String::new(); 50_001];
+    let beside = json!({"type": "SingleText", "membersPath": "/members"});
+    for children in [long, many] {
+        for dialect in [json!({"type": "Kazoo"}), beside.clone()] {
+            let mut bench = Bench::new(dialect, Value::Null).await;
+            bench.zoo.children.lock().unwrap().clone_from(&children);
+            bench.zoo.put(5, 1, "a".to_owned());
+            while bench.next().await != "ReadFailed" {}
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bellwether_api::LeaderElection;
 use bellwether_api::election::{LeaderElectionStatus, Reason};
+use bellwether_election::permissions::Permissions;
 use bellwether_election::projection::{
     Binder, CandidatePods, Failure, Projection, Subject, believed, candidate_pods, report,
 };
@@ -33,7 +34,7 @@ pub(super) struct Entry {
     pub(super) sighting: Option<Sighting>,
     pub(super) owned: Option<Timestamp>,
     pub(super) binder: Result<Binder, String>,
-    pub(super) pod_watch: Option<Result<PodSelection, String>>,
+    pub(super) pod_watch: Option<Result<PodSelection, Failure>>,
     pub(super) objects: Objects,
     /// The last report to the writer, and its generation.
     pub(super) reported: Option<(Option<i64>, Projection)>,
@@ -54,6 +55,8 @@ pub(super) struct JobContext {
     pub(super) subject: Subject,
     /// The pods of the candidates, or why they cannot be found; `None` if no projection needs them.
     pub(super) pods: Option<Result<CandidatePods, Failure>>,
+    /// What is wrong with the spec and no job can do: it is reported, and not tried again.
+    pub(super) refused: Option<Failure>,
 }
 
 impl Entry {
@@ -103,20 +106,23 @@ impl Entry {
         subject: &Subject,
         pod_watches: &PodWatches,
     ) -> Option<Result<CandidatePods, Failure>> {
-        let invalid = |what: &String| Failure {
-            reason: Reason::PatternInvalid,
-            what: what.clone(),
+        // Without a selector nothing is done to any pod, whatever else is wrong.
+        let pod_watch = match self.pod_watch.as_ref()? {
+            Ok(pod_watch) => pod_watch,
+            Err(failure) => return Some(Err(failure.clone())),
         };
         let binder = match &self.binder {
             Ok(binder) => binder,
-            Err(what) => return Some(Err(invalid(what))),
+            Err(what) => {
+                return Some(Err(Failure {
+                    reason: Reason::PatternInvalid,
+                    what: what.clone(),
+                }));
+            }
         };
-        match self.pod_watch.as_ref()? {
-            Ok(pod_watch) => match pod_watches.pods(pod_watch)? {
-                Ok(pods) => Some(Ok(candidate_pods(subject, binder, pods))),
-                Err(failure) => Some(Err(failure.clone())),
-            },
-            Err(what) => Some(Err(invalid(what))),
+        match pod_watches.pods(pod_watch)? {
+            Ok(pods) => Some(Ok(candidate_pods(subject, binder, pods))),
+            Err(failure) => Some(Err(failure.clone())),
         }
     }
 
@@ -124,6 +130,15 @@ impl Entry {
     pub(super) fn labels_pods(&self) -> bool {
         let projections = self.object.spec.projections.as_ref();
         projections.is_some_and(|projections| projections.pod_labels.is_some())
+    }
+
+    /// Why pods must not get the label that the spec asks for, if they must not.
+    pub(super) fn label_refusal(&self, permissions: &Permissions) -> Option<Failure> {
+        let key = permissions.refused_label_key(&self.object.spec)?;
+        Some(Failure {
+            reason: Reason::LabelNotAllowed,
+            what: format!("Elections may not set the label {key} on pods."),
+        })
     }
 
     /// The election with its status, if that is known.
@@ -157,13 +172,18 @@ impl Entry {
         context: &JobContext,
         failures: &[Failure],
     ) -> Option<Projected> {
-        let JobContext { subject, pods } = context;
+        let JobContext {
+            subject,
+            pods,
+            refused,
+        } = context;
         let binding = match pods {
             Some(Ok(candidate_pods)) => candidate_pods.leader.clone().map(Ok),
             Some(Err(failure)) => Some(Err(failure.clone())),
             None => None,
         };
-        let projection = report(subject, binding.as_ref(), failures);
+        let failures: Vec<Failure> = refused.iter().chain(failures).cloned().collect();
+        let projection = report(subject, binding.as_ref(), &failures);
         let generation = subject.object.metadata.generation;
         let reported = Some((generation, projection));
         if self.reported == reported {

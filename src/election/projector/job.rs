@@ -37,6 +37,8 @@ pub(super) struct Job {
     pub(super) read: Timestamp,
     /// The pods of the candidates; `None` if they are not known.
     pub(super) candidate_pods: Option<CandidatePods>,
+    /// Whether pods may have the label that the spec asks for. If not, labels that they have are taken back.
+    pub(super) labels_allowed: bool,
     pub(super) applied_labels: BTreeMap<String, AppliedLabels>,
     pub(super) owned: Vec<OwnedObject>,
     pub(super) objects: Objects,
@@ -158,7 +160,8 @@ impl ProjectionClient {
 
     async fn labels(&self, job: &Job, namespace: &str, done: &mut JobResult) {
         let projections = job.object.spec.projections.as_ref();
-        let switched_on = projections.is_some_and(|all| all.pod_labels.is_some());
+        let asked = projections.is_some_and(|all| all.pod_labels.is_some());
+        let switched_on = asked && job.labels_allowed;
         let nothing = Roles::default();
         let roles = if switched_on {
             // While the status is unknown or stale, labels stay as they are.

@@ -24,14 +24,21 @@ impl PodSelection {
     ///
     /// # Errors
     ///
-    /// A sentence that says why the selector cannot be used.
-    pub(super) fn new(namespace: String, binding: Option<&PodBinding>) -> Result<Self, String> {
-        let selector = match binding.and_then(|binding| binding.selector.clone()) {
-            Some(selector) => Selector::try_from(selector)
-                .map_err(|error| format!("spec.podBinding.selector cannot be used: {error}."))?
-                .to_string(),
-            None => String::new(),
+    /// If there is no selector, or it cannot be used.
+    pub(super) fn new(namespace: String, binding: Option<&PodBinding>) -> Result<Self, Failure> {
+        let selector = binding.filter(|binding| binding.selects());
+        let Some(selector) = selector.and_then(|binding| binding.selector.clone()) else {
+            // The API server refuses such a spec, unless it is older than that rule.
+            return Err(Failure {
+                reason: Reason::SelectorRequired,
+                what: "No selector says which pods the candidates may be.".to_owned(),
+            });
         };
+        let selector = Selector::try_from(selector).map_err(|error| Failure {
+            reason: Reason::PatternInvalid,
+            what: format!("spec.podBinding.selector cannot be used: {error}."),
+        })?;
+        let selector = selector.to_string();
         Ok(Self {
             namespace,
             selector,

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use bellwether_api::election::{Leader, LeaderElectionStatus};
 use bellwether_api_server::{Action, ApiServer, Before, Call, Faults, Kind, Write};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -52,7 +53,9 @@ impl Bench {
         server.set_faults(LateLabels);
         for (name, ip) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
             let mut store = server.store();
-            let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": []}});
+            let metadata =
+                json!({"name": name, "namespace": "default", "labels": {"app": "candidate"}});
+            let pod = json!({"metadata": metadata, "spec": {"containers": []}});
             store.create("user", Kind::POD, pod).unwrap();
             let status = json!({"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]});
             let at = ("default", name);
@@ -77,10 +80,22 @@ impl Bench {
     }
 
     fn show(&self, projections: Value, leader: Option<&str>) {
+        let selector = json!({"matchLabels": {"app": "candidate"}});
+        self.show_bound(projections, leader, json!({"selector": selector}), None);
+    }
+
+    /// Shows an election whose pods are found in this way, and since when it is not seen.
+    fn show_bound(
+        &self,
+        projections: Value,
+        leader: Option<&str>,
+        binding: Value,
+        stale_since: Option<Timestamp>,
+    ) {
         let object = json!({"apiVersion": "zookeeper.bellwether.dev/v1alpha1", "kind": "LeaderElection",
             "metadata": {"name": "app", "namespace": "default", "uid": "uid-1", "generation": 1},
             "spec": {"ensembleRef": {"name": "main"}, "path": "/e", "dialect": {"type": "Kazoo"},
-                "projections": projections}});
+                "projections": projections, "podBinding": binding}});
         let leader = leader.map(|identity| Leader {
             identity: identity.to_owned(),
             node: format!("node-of-{identity}"),
@@ -88,6 +103,7 @@ impl Bench {
         });
         let status = LeaderElectionStatus {
             leader,
+            stale_since: stale_since.map(Time),
             ..LeaderElectionStatus::default()
         };
         let update = ElectionUpdate::Election {
@@ -314,7 +330,93 @@ async fn labels_are_taken_back_when_they_are_switched_off() {
         .await;
     bench.show(Value::Null, None);
     bench
-        .until("it is not", |bench| labels(bench).is_null())
+        .until("it is not", |bench| {
+            labels(bench) == json!({"app": "candidate"})
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_label_that_is_not_allowed_is_not_set_and_all_else_goes_on() {
+    let bench = Bench::new(true);
+    let labels = |bench: &Bench| bench.get(pod("a"))["metadata"]["labels"].clone();
+    bench.show(all(), Some("a"));
+    bench
+        .until("a is labelled", |bench| labels(bench)[ROLE] == "leader")
+        .await;
+    let mut other = all();
+    other["podLabels"] = json!({"key": "app.example.com/role"});
+    bench.show(other.clone(), Some("a"));
+    bench.reason("LabelNotAllowed").await;
+    // What was set under the default key is taken back, as with any other key.
+    bench
+        .until("it is not", |bench| {
+            labels(bench) == json!({"app": "candidate"})
+        })
+        .await;
+    bench.show(other, Some("b"));
+    bench
+        .until("b is reached", |bench| {
+            bench.get(SLICE)["endpoints"][0]["addresses"][0] == "10.0.0.2"
+                && bench.get(LEASE)["spec"]["holderIdentity"] == "b"
+        })
+        .await;
+    let labelled = bench.get(pod("b"))["metadata"]["labels"].clone();
+    assert_eq!(labelled, json!({"app": "candidate"}));
+}
+
+#[tokio::test]
+async fn without_a_selector_no_pod_is_reached_or_labelled() {
+    for binding in [
+        Value::Null,
+        json!({}),
+        json!({"selector": {}}),
+        json!({"identityPattern": "(?P<pod>.*)"}),
+    ] {
+        let bench = Bench::new(true);
+        bench.show_bound(all(), Some("a"), binding.clone(), None);
+        bench.reason("SelectorRequired").await;
+        bench
+            .until("a leads", |bench| {
+                bench.get(LEASE)["spec"]["holderIdentity"] == "a"
+            })
+            .await;
+        sleep(QUIET).await;
+        let endpoints = bench.get(SLICE)["endpoints"].as_array().map(Vec::len);
+        assert!(endpoints.is_none_or(|count| count == 0), "{binding}");
+        let labels = bench.get(pod("a"))["metadata"]["labels"].clone();
+        assert_eq!(labels, json!({"app": "candidate"}), "{binding}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_the_selector_does_not_select_is_neither_reached_nor_labelled() {
+    let bench = Bench::new(true);
+    let selector = json!({"matchLabels": {"app": "other"}});
+    bench.show_bound(all(), Some("a"), json!({"selector": selector}), None);
+    bench.reason("PodNotFound").await;
+    let labels = bench.get(pod("a"))["metadata"]["labels"].clone();
+    assert_eq!(labels, json!({"app": "candidate"}));
+    assert_eq!(bench.get(SLICE)["endpoints"], json!([]));
+}
+
+#[tokio::test]
+async fn a_pod_loses_address_and_label_when_no_selector_selects_it_any_more_also_without_sight() {
+    let bench = Bench::new(true);
+    bench.show(all(), Some("a"));
+    let endpoints = |bench: &Bench| bench.get(SLICE)["endpoints"].as_array().map(Vec::len);
+    let role = |bench: &Bench| bench.get(pod("a"))["metadata"]["labels"][ROLE].clone();
+    bench
+        .until("a is reached", |bench| {
+            endpoints(bench) == Some(1) && role(bench) == "leader"
+        })
+        .await;
+    let blind = Some(Timestamp::now());
+    bench.show_bound(all(), Some("a"), Value::Null, blind);
+    bench
+        .until("it is not", |bench| {
+            endpoints(bench) == Some(0) && role(bench).is_null()
+        })
         .await;
 }
 

@@ -3,12 +3,12 @@
 
 use bellwether_election::{Candidacy, CandidateNode, NodeStat, OtherCandidates, Reading, Rules};
 use futures::{StreamExt, TryStreamExt, stream};
-use tokio::sync::Semaphore;
 use zookeeper_client::Client;
 
+use super::super::budget::{Budget, Held};
 use super::single::{Single, watch_absent};
 use super::{
-    ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, few, node_stat, one_of, restless,
+    ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, hold, node_stat, restless,
 };
 
 /// What was read beside the leader's node, each part valid while its watch is set.
@@ -17,6 +17,8 @@ pub(super) struct Beside {
     others: OtherCandidates,
     /// The names of the candidates that were not read, in order.
     unread: Vec<String>,
+    /// The room that all names take.
+    held: Option<Held>,
     pub(super) others_watch: Watch,
     pub(super) breadcrumb: Single<Candidacy>,
     pub(super) epoch: Single<String>,
@@ -34,24 +36,24 @@ impl Beside {
     pub(super) async fn complete(
         &mut self,
         client: &Client,
-        reads: &Semaphore,
+        budget: &Budget,
         rules: &Rules,
         reading: &mut Reading,
     ) -> Result<(), ReadError> {
         if let Some(path) = rules.epoch_path() {
             let decode = |stat: &NodeStat, data: &[u8]| rules.epoch(stat, data);
-            self.epoch.read(client, path, decode).await?;
+            self.epoch.read(client, budget, path, decode).await?;
             reading.add_epoch(self.epoch.content.as_deref(), self.epoch.zxid);
         }
         if let Some(path) = rules.members_path() {
-            self.read_crowd(client, reads, rules, path).await?;
-            self.read_leader(client, reads, rules, path, reading)
+            self.read_crowd(client, budget, rules, path).await?;
+            self.read_leader(client, budget, rules, path, reading)
                 .await?;
             reading.add_others(rules, self.others.clone());
         }
         if let Some(path) = rules.breadcrumb_path() {
             let decode = |stat: &NodeStat, data: &[u8]| Some(rules.breadcrumb(stat, data));
-            self.breadcrumb.read(client, &path, decode).await?;
+            self.breadcrumb.read(client, budget, &path, decode).await?;
             let candidacy = self.breadcrumb.content.clone();
             reading.add_breadcrumb(candidacy, self.breadcrumb.zxid);
         }
@@ -61,7 +63,7 @@ impl Beside {
     async fn read_crowd(
         &mut self,
         client: &Client,
-        reads: &Semaphore,
+        budget: &Budget,
         rules: &Rules,
         path: &str,
     ) -> Result<(), ReadError> {
@@ -69,14 +71,18 @@ impl Beside {
             if self.others_watch.is_set() {
                 return Ok(());
             }
-            match client.get_and_watch_children(path).await {
+            (self.unread, self.held) = (Vec::new(), None);
+            let read = budget.read().await;
+            let answer = client.get_and_watch_children(path).await;
+            drop(read);
+            match answer {
                 Ok((mut names, stat, watcher)) => {
-                    few(path, names.len())?;
+                    self.held = Some(hold(budget, path, &names)?);
                     self.others_watch.set(watcher);
                     let count = names.len();
                     names.sort_unstable();
                     self.unread = names.split_off(count.min(rules.max_candidates()));
-                    let znodes = read_members(client, reads, rules, path, names).await;
+                    let znodes = read_members(client, budget, rules, path, names).await;
                     let znodes = znodes.inspect_err(|_| self.others_watch.clear())?;
                     let stat = node_stat(&stat);
                     let candidacies = znodes.iter().filter_map(|(_, znode)| znode.candidacy());
@@ -92,7 +98,6 @@ impl Beside {
                 Err(zookeeper_client::Error::NoNode) => {
                     if let Some((watcher, zxid)) = watch_absent(client, path).await? {
                         self.others_watch.set(watcher);
-                        self.unread.clear();
                         self.others = OtherCandidates {
                             zxid,
                             ..OtherCandidates::default()
@@ -112,7 +117,7 @@ impl Beside {
     async fn read_leader(
         &mut self,
         client: &Client,
-        reads: &Semaphore,
+        budget: &Budget,
         rules: &Rules,
         path: &str,
         reading: &Reading,
@@ -125,7 +130,7 @@ impl Beside {
             return Ok(());
         };
         let names = vec![self.unread[at].clone()];
-        let znodes = read_members(client, reads, rules, path, names).await?;
+        let znodes = read_members(client, budget, rules, path, names).await?;
         self.others.znodes.extend(znodes);
         self.unread.remove(at);
         Ok(())
@@ -135,7 +140,7 @@ impl Beside {
 /// The candidates with these names, without those that left in the meantime: they have fired the watch.
 async fn read_members(
     client: &Client,
-    reads: &Semaphore,
+    budget: &Budget,
     rules: &Rules,
     parent: &str,
     names: Vec<String>,
@@ -143,7 +148,7 @@ async fn read_members(
     let answers: Vec<_> = stream::iter(names)
         .map(|name| async move {
             let path = child(parent, &name);
-            let _read = one_of(reads).await;
+            let _read = budget.read().await;
             match client.get_data(&path).await {
                 Ok((data, stat)) => {
                     let candidacy = rules.member(&name, &node_stat(&stat), &data);

@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use bellwether_election::{Place, Reading, Rules};
-use tokio::sync::Semaphore;
 use zookeeper_client::Client;
 
-use super::{ReadError, child, failed, node_stat, one_of};
+use super::super::budget::Budget;
+use super::{ReadError, child, failed, node_stat};
 
 /// What has to hold for a leader to be the one that was read.
 pub(in crate::election) struct Confirmed {
@@ -41,17 +41,17 @@ impl Confirmed {
 /// Reads leaders again.
 pub(in crate::election) struct Confirmer {
     client: Arc<Client>,
-    reads: Arc<Semaphore>,
+    budget: Arc<Budget>,
 }
 
 impl Confirmer {
-    pub(super) fn new(client: Arc<Client>, reads: Arc<Semaphore>) -> Self {
-        Self { client, reads }
+    pub(super) fn new(client: Arc<Client>, budget: Arc<Budget>) -> Self {
+        Self { client, budget }
     }
 
     /// Whether a leader still leads by the same transaction.
     pub(in crate::election) async fn confirm(&self, leader: &Confirmed) -> Result<bool, ReadError> {
-        let _read = one_of(&self.reads).await;
+        let _read = self.budget.read().await;
         match self.client.get_data(&leader.path).await {
             Ok((_, stat)) => {
                 let stat = node_stat(&stat);

@@ -8,7 +8,7 @@ use bellwether_election::{
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{
-    ATTEMPTS, CONCURRENT_READS, ReadError, Reader, child, failed, few, node_stat, one_of, restless,
+    ATTEMPTS, CONCURRENT_READS, ReadError, Reader, child, failed, hold, node_stat, restless,
 };
 
 impl Reader {
@@ -17,9 +17,14 @@ impl Reader {
         let path = rules.spec().path.clone();
         for attempt in 1..=ATTEMPTS {
             if !self.main.is_set() {
-                match self.client.get_and_watch_children(&path).await {
+                // The old list goes before the new one comes.
+                (self.children, self.held) = (Vec::new(), None);
+                let read = self.budget.read().await;
+                let answer = self.client.get_and_watch_children(&path).await;
+                drop(read);
+                match answer {
                     Ok((children, stat, watcher)) => {
-                        few(&path, children.len())?;
+                        self.held = Some(hold(&self.budget, &path, &children)?);
                         self.main.set(watcher);
                         self.children = children;
                         let stat = node_stat(&stat);
@@ -77,6 +82,7 @@ impl Reader {
             return Ok(());
         }
         let path = &rules.spec().path;
+        let _read = self.budget.read().await;
         match self.client.get_data(path).await {
             Ok((data, stat)) => rules.detect_node(&node_stat(&stat), &data),
             // The node was deleted in between, so the watch on its children fires.
@@ -104,13 +110,13 @@ impl Reader {
             .cloned()
             .collect();
         let client = &self.client;
-        let reads = &self.reads;
+        let budget = &self.budget;
         let parent = &rules.spec().path;
         let answers: Vec<_> = stream::iter(unknown)
             .map(|node| async move {
                 let path = child(parent, &node);
                 // Each node's data is decoded and dropped at once, since it may have a megabyte.
-                let read = one_of(reads).await;
+                let read = budget.read().await;
                 let answer = if all {
                     let answer = client.get_and_watch_data(&path).await;
                     answer.map(|(data, stat, watcher)| (data, stat, Some(watcher)))
@@ -171,6 +177,8 @@ impl Reader {
             return Ok(None);
         };
         let path = child(&rules.spec().path, leader);
+        let budget = self.budget.clone();
+        let _read = budget.read().await;
         match self.client.get_and_watch_data(&path).await {
             Ok((data, stat, watcher)) => {
                 self.leader.set(watcher);
@@ -240,7 +248,10 @@ impl Reader {
         let decode = |stat: &NodeStat, data: &[u8]| {
             Some(CandidateNode::from(rules.registration(&path, stat, data)))
         };
-        match self.registration.read(&self.client, &path, decode).await {
+        let read = self
+            .registration
+            .read(&self.client, &self.budget, &path, decode);
+        match read.await {
             Ok(()) => {}
             Err(ReadError::NoAuth { .. }) => {
                 return Ok(Some(Registration::Present(CandidateNode::Hidden)));

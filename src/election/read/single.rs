@@ -3,6 +3,7 @@
 use bellwether_election::NodeStat;
 use zookeeper_client::{Client, OneshotWatcher};
 
+use super::super::budget::Budget;
 use super::{ATTEMPTS, ReadError, Watch, failed, node_stat, restless};
 
 /// The content of a single node, valid while its watch is set.
@@ -29,6 +30,7 @@ impl<T> Single<T> {
     pub(super) async fn read(
         &mut self,
         client: &Client,
+        budget: &Budget,
         path: &str,
         decode: impl Fn(&NodeStat, &[u8]) -> Option<T>,
     ) -> Result<(), ReadError> {
@@ -36,6 +38,7 @@ impl<T> Single<T> {
             if self.watch.is_set() {
                 return Ok(());
             }
+            let read = budget.read().await;
             match client.get_and_watch_data(path).await {
                 Ok((data, stat, watcher)) => {
                     self.watch.set(watcher);
@@ -44,6 +47,7 @@ impl<T> Single<T> {
                     self.zxid = stat.newest();
                 }
                 Err(zookeeper_client::Error::NoNode) => {
+                    drop(read);
                     if let Some((watcher, zxid)) = watch_absent(client, path).await? {
                         self.watch.set(watcher);
                         self.content = None;

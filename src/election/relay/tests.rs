@@ -1,5 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+
+use super::frames::{LISTS, Progress, answers};
 use super::*;
 
 /// Limits with which a test need not wait.
@@ -90,7 +93,9 @@ async fn a_frame_above_the_limit_is_not_taken() {
                 counted.fetch_add(4096, Ordering::Relaxed);
             }
         });
-        let relay = Relay::open(&address.await, None, limits()).await.unwrap();
+        let relay = Relay::open(&address.await, None, limits(), Strangers::Told)
+            .await
+            .unwrap();
         let passed = rest(client(&relay).await).await;
         assert_eq!(passed, grant(0).len(), "nothing of the frame is passed on");
         let complaint = relay.complaint().await;
@@ -104,7 +109,9 @@ async fn a_frame_above_the_limit_is_not_taken() {
 async fn a_grant_of_any_size_is_not_taken_and_its_timeout_is_bounded() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    let relay = Relay::open(&address, None, limits()).await.unwrap();
+    let relay = Relay::open(&address, None, limits(), Strangers::Told)
+        .await
+        .unwrap();
     for (granted, bounded) in [
         (0, 1_000),
         (i32::MIN, 1_000),
@@ -137,7 +144,9 @@ async fn an_answer_that_drips_is_not_waited_for() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
-    let relay = Relay::open(&address.await, None, limits()).await.unwrap();
+    let relay = Relay::open(&address.await, None, limits(), Strangers::Told)
+        .await
+        .unwrap();
     let passed = rest(client(&relay).await).await;
     assert!(passed < grant(0).len() + 1004);
     assert!(relay.complaint().await.contains("does not finish it"));
@@ -152,7 +161,9 @@ async fn a_server_that_answers_pings_only_is_not_waited_for() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });
-    let relay = Relay::open(&address.await, None, limits()).await.unwrap();
+    let relay = Relay::open(&address.await, None, limits(), Strangers::Told)
+        .await
+        .unwrap();
     let mut client = client(&relay).await;
     client.write_all(&request(1)).await.unwrap();
     rest(client).await;
@@ -161,11 +172,8 @@ async fn a_server_that_answers_pings_only_is_not_waited_for() {
 
 #[tokio::test]
 async fn nothing_is_taken_from_a_server_that_does_not_take_what_was_sent() {
-    let progress = watch::Sender::new(Progress {
-        sending: true,
-        waiting: 0,
-        since: Instant::now(),
-    });
+    let progress = watch::Sender::new(Progress::new());
+    progress.send_modify(|progress| progress.sending = true);
     let (mut server, from_server) = tokio::io::duplex(1024);
     let (to_client, mut client) = tokio::io::duplex(1024);
     let shared = progress.clone();
@@ -189,7 +197,9 @@ async fn a_server_that_takes_nothing_is_left() {
             stream.write_all(&answer(-1)).await?;
         }
     });
-    let relay = Relay::open(&address.await, None, limits()).await.unwrap();
+    let relay = Relay::open(&address.await, None, limits(), Strangers::Told)
+        .await
+        .unwrap();
     let mut client = client(&relay).await;
     // More than the sockets hold.
     let much = framed(&[9; 64 * 1024 * 1024]);
@@ -211,7 +221,9 @@ async fn what_keeps_the_limits_is_passed_on_unchanged() {
         stream.shutdown().await
     });
     let within = format!("{}/some/where", address.await);
-    let relay = Relay::open(&within, None, limits()).await.unwrap();
+    let relay = Relay::open(&within, None, limits(), Strangers::Told)
+        .await
+        .unwrap();
     let (host, chroot) = relay.address().split_once('/').unwrap();
     assert_eq!(chroot, "some/where");
     let mut client = TcpStream::connect(host).await.unwrap();
@@ -225,4 +237,114 @@ async fn what_keeps_the_limits_is_passed_on_unchanged() {
     assert_eq!(rest(client).await, 0);
     let complaint = timeout(Duration::from_millis(1), relay.complaint());
     assert!(complaint.await.is_err());
+}
+
+/// The answer to a request for a list, which announces so many names and has so many bytes after that.
+fn list(xid: i32, names: i32, bytes: usize) -> Vec<u8> {
+    let mut body = xid.to_be_bytes().to_vec();
+    body.extend([0; 12]);
+    body.extend(names.to_be_bytes());
+    body.resize(body.len() + bytes, 0);
+    framed(&body)
+}
+
+#[tokio::test]
+async fn a_list_that_does_not_fit_into_its_answer_is_not_passed_on() {
+    for operation in LISTS {
+        for (names, bytes, fits) in [
+            (i32::MAX, 0, false),
+            (1_000_000, 1000, false),
+            (3, 11, false),
+            (3, 12, true),
+            (0, 0, true),
+            (-1, 0, true),
+        ] {
+            let address = server(move |mut stream: TcpStream| async move {
+                let request = frame(&mut stream).await?;
+                assert_eq!(request[4..8], operation.to_be_bytes());
+                stream.write_all(&list(9, names, bytes)).await?;
+                // The server goes when the relay does.
+                frame(&mut stream).await.map(drop)
+            });
+            let address = address.await;
+            let relay = Relay::open(&address, None, limits(), Strangers::Told);
+            let relay = relay.await.unwrap();
+            let mut client = client(&relay).await;
+            frame(&mut client).await.unwrap();
+            let request = [9_i32.to_be_bytes(), operation.to_be_bytes()].concat();
+            client.write_all(&framed(&request)).await.unwrap();
+            if fits {
+                let passed = framed(&frame(&mut client).await.unwrap());
+                assert_eq!(passed, list(9, names, bytes));
+            } else {
+                let rest = timeout(Duration::from_secs(5), rest(client)).await;
+                assert_eq!(rest, Ok(0), "{names} names in {bytes} bytes");
+                let complaint = relay.complaint().await;
+                assert!(
+                    complaint.contains(&format!("announces {names} names")),
+                    "{complaint}"
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_grants_no_session_is_told_to_the_log_only() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    for (strangers, told) in [(Strangers::Told, true), (Strangers::NotTold, false)] {
+        let relay = Relay::open(&address, None, limits(), strangers)
+            .await
+            .unwrap();
+        let client = client(&relay).await;
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"SSH-2.0-OpenSSH_9.9\r\n").await.unwrap();
+        assert_eq!(rest(client).await, 0);
+        let complaint = timeout(Duration::from_millis(100), relay.complaint());
+        assert_eq!(complaint.await.is_ok(), told);
+        assert_eq!(relay.trouble().is_some(), !told);
+    }
+    // Nor is a port where something listens and says nothing.
+    let relay = Relay::open(&address, None, limits(), Strangers::NotTold);
+    let relay = relay.await.unwrap();
+    let client = client(&relay).await;
+    let _silent = listener.accept().await.unwrap();
+    assert_eq!(rest(client).await, 0);
+    let complaint = timeout(Duration::from_millis(100), relay.complaint());
+    assert!(complaint.await.is_err());
+    assert!(
+        relay
+            .trouble()
+            .unwrap()
+            .contains("does not answer requests")
+    );
+}
+
+#[tokio::test]
+async fn a_foreign_name_does_not_lead_to_the_operators_own_machine() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for (host, strangers, leads) in [
+        ("localhost", Strangers::NotTold, false),
+        ("localhost", Strangers::Told, true),
+        // The administrator allowed this very address.
+        ("127.0.0.1", Strangers::NotTold, true),
+    ] {
+        let address = format!("{host}:{port}");
+        let relay = Relay::open(&address, None, limits(), strangers)
+            .await
+            .unwrap();
+        let _client = client(&relay).await;
+        let connected = timeout(Duration::from_millis(500), listener.accept()).await;
+        assert_eq!(connected.is_ok(), leads, "{host}");
+        if !leads {
+            assert!(
+                relay
+                    .trouble()
+                    .unwrap()
+                    .contains("no address that may be connected to")
+            );
+        }
+    }
 }

@@ -1,0 +1,270 @@
+//! Passes the frames of one connection both ways, and sees that the server keeps the limits.
+
+use std::collections::HashSet;
+use std::io;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, interval, timeout};
+
+use super::{End, Limits};
+
+/// The longest answer to the request for a session: a server's is 41 bytes long.
+const MAX_CONNECT_ANSWER: usize = 256;
+
+/// The session timeouts that the library accepts, in milliseconds. A shorter one than the server granted
+/// only makes the library ping the server more often.
+const SESSION_TIMEOUTS: (i32, i32) = (1_000, 60_000);
+
+/// The requests whose answers are lists of children: `getChildren` and `getChildren2`.
+pub(super) const LISTS: [i32; 2] = [8, 12];
+
+/// How much is passed on at once.
+const CHUNK: usize = 16 * 1024;
+
+/// The state of the requests of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    /// Whether the server has granted a session.
+    granted: bool,
+    /// Whether the server has not yet taken what was sent.
+    pub(super) sending: bool,
+    /// How many requests wait for their answers.
+    waiting: usize,
+    /// Since when none was answered while some wait.
+    since: Instant,
+    /// The numbers of the requests that wait for a list of children.
+    lists: HashSet<i32>,
+}
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        Self {
+            granted: false,
+            sending: false,
+            waiting: 0,
+            since: Instant::now(),
+            lists: HashSet::new(),
+        }
+    }
+}
+
+/// Passes frames both ways until one side ends, or the server breaks a limit.
+pub(super) async fn pass(
+    client: TcpStream,
+    server: impl AsyncRead + AsyncWrite,
+    limits: Limits,
+) -> Result<(), End> {
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = tokio::io::split(server);
+    let progress = watch::Sender::new(Progress::new());
+    let end = tokio::select! {
+        end = requests(from_client, to_server, &progress) => end,
+        end = answers(from_server, to_client, &progress, limits) => end,
+        end = silence(&progress, limits) => end,
+    };
+    match end {
+        Err(End::Complaint(what)) if !progress.borrow().granted => Err(End::Stranger(what)),
+        end => end,
+    }
+}
+
+/// The length of the next frame, or that the stream ended.
+async fn length(from: &mut (impl AsyncRead + Unpin)) -> Result<i32, End> {
+    Ok(from.read_i32().await?)
+}
+
+/// Passes requests to the server. The client is trusted with their lengths.
+async fn requests(
+    mut client: impl AsyncRead + Unpin,
+    mut server: impl AsyncWrite + Unpin,
+    progress: &watch::Sender<Progress>,
+) -> Result<(), End> {
+    let mut is_first = true;
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let length = length(&mut client).await?;
+        let mut left = usize::try_from(length).map_err(io::Error::other)?;
+        let mut header = length.to_be_bytes().to_vec();
+        let mut counts = is_first;
+        let mut list = None;
+        if !is_first && left >= 4 {
+            let xid = client.read_i32().await?;
+            // Pings, logins and the renewal of earlier watches have no number of their own.
+            counts = xid > 0;
+            header.extend(xid.to_be_bytes());
+            left -= 4;
+            if left >= 4 {
+                let operation = client.read_i32().await?;
+                list = LISTS.contains(&operation).then_some(xid);
+                header.extend(operation.to_be_bytes());
+                left -= 4;
+            }
+        }
+        is_first = false;
+        progress.send_modify(|progress| {
+            progress.sending = true;
+            progress.lists.extend(list);
+            if progress.waiting == 0 {
+                progress.since = Instant::now();
+            }
+            progress.waiting += usize::from(counts);
+        });
+        server.write_all(&header).await?;
+        while left > 0 {
+            let most = left.min(chunk.len());
+            let read = client.read(&mut chunk[..most]).await?;
+            if read == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            server.write_all(&chunk[..read]).await?;
+            left -= read;
+        }
+        server.flush().await?;
+        progress.send_modify(|progress| progress.sending = false);
+    }
+}
+
+/// Passes answers to the client, each within the limits.
+pub(super) async fn answers(
+    mut server: impl AsyncRead + Unpin,
+    mut client: impl AsyncWrite + Unpin,
+    progress: &watch::Sender<Progress>,
+    limits: Limits,
+) -> Result<(), End> {
+    let mut taken = progress.subscribe();
+    let mut chunk = vec![0; CHUNK];
+    let mut is_first = true;
+    loop {
+        // An error means that the connection is over.
+        let _ = taken.wait_for(|progress| !progress.sending).await;
+        let length = length(&mut server).await?;
+        let most = if is_first {
+            MAX_CONNECT_ANSWER
+        } else {
+            limits.frame
+        };
+        let left = match usize::try_from(length) {
+            Ok(length) if length <= most => length,
+            _ => {
+                let what =
+                    format!("announces an answer of {length} bytes, where {most} are the limit");
+                return Err(End::Complaint(what));
+            }
+        };
+        let frame = async {
+            if is_first {
+                granted(&mut server, &mut client, left).await?;
+                progress.send_modify(|progress| progress.granted = true);
+                return Ok(true);
+            }
+            answer(&mut server, &mut client, left, &mut chunk, progress).await
+        };
+        let counts = match timeout(limits.frame_patience, frame).await {
+            Ok(counts) => counts?,
+            Err(_) => {
+                let patience = limits.frame_patience;
+                let what = format!("begins an answer and does not finish it within {patience:?}");
+                return Err(End::Complaint(what));
+            }
+        };
+        is_first = false;
+        if counts {
+            progress.send_modify(|progress| {
+                progress.waiting = progress.waiting.saturating_sub(1);
+                progress.since = Instant::now();
+            });
+        }
+    }
+}
+
+/// Passes the answer to the request for a session, with a session timeout within bounds.
+async fn granted(
+    server: &mut (impl AsyncRead + Unpin),
+    client: &mut (impl AsyncWrite + Unpin),
+    length: usize,
+) -> Result<(), End> {
+    let mut answer = vec![0; length];
+    server.read_exact(&mut answer).await?;
+    // The version of the protocol, then the timeout.
+    if let Some(timeout) = answer.get_mut(4..8) {
+        let granted = i32::from_be_bytes([timeout[0], timeout[1], timeout[2], timeout[3]]);
+        let (least, most) = SESSION_TIMEOUTS;
+        timeout.copy_from_slice(&granted.clamp(least, most).to_be_bytes());
+    }
+    let length = u32::try_from(length).map_err(io::Error::other)?;
+    client.write_all(&length.to_be_bytes()).await?;
+    client.write_all(&answer).await?;
+    Ok(())
+}
+
+/// What stands in an answer between the number of its request and the names of a list: a transaction, an error,
+/// and how many names there are.
+const LIST_HEADER: usize = 16;
+
+/// Passes one answer of this length. Returns whether it answers a counted request.
+async fn answer(
+    server: &mut (impl AsyncRead + Unpin),
+    client: &mut (impl AsyncWrite + Unpin),
+    length: usize,
+    chunk: &mut [u8],
+    progress: &watch::Sender<Progress>,
+) -> Result<bool, End> {
+    let mut left = length;
+    let length = u32::try_from(length).map_err(io::Error::other)?;
+    let mut header = length.to_be_bytes().to_vec();
+    let mut counts = false;
+    if left >= 4 {
+        let xid = server.read_i32().await?;
+        counts = xid > 0;
+        header.extend(xid.to_be_bytes());
+        left -= 4;
+        let mut is_list = false;
+        progress.send_if_modified(|progress| {
+            is_list = progress.lists.remove(&xid);
+            false
+        });
+        if is_list && left >= LIST_HEADER {
+            let mut start = [0; LIST_HEADER];
+            server.read_exact(&mut start).await?;
+            header.extend(start);
+            left -= LIST_HEADER;
+            let [.., a, b, c, d] = start;
+            let names = i32::from_be_bytes([a, b, c, d]);
+            // Each name has at least its own length, in four bytes.
+            if usize::try_from(names).is_ok_and(|names| names > left / 4) {
+                let what = format!("announces {names} names in an answer of {length} bytes");
+                return Err(End::Complaint(what));
+            }
+        }
+    }
+    client.write_all(&header).await?;
+    while left > 0 {
+        let most = left.min(chunk.len());
+        let read = server.read(&mut chunk[..most]).await?;
+        if read == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        client.write_all(&chunk[..read]).await?;
+        left -= read;
+    }
+    Ok(counts)
+}
+
+/// Fails when requests have waited for too long without any answer.
+async fn silence(progress: &watch::Sender<Progress>, limits: Limits) -> Result<(), End> {
+    let patience = limits.answer_patience;
+    let mut look = interval(patience / 10);
+    loop {
+        look.tick().await;
+        let is_late = {
+            let now = progress.borrow();
+            (now.waiting > 0 || now.sending) && now.since.elapsed() > patience
+        };
+        if is_late {
+            let what = format!("does not answer requests within {patience:?}");
+            return Err(End::Complaint(what));
+        }
+    }
+}
