@@ -33,6 +33,10 @@ const EMPTY: &[(&str, &str)] = &[
         "the alert finds ensembles that are not ready",
     ),
     (
+        "certificate_end_timestamp_seconds) - time() <",
+        "the alert finds certificates that end soon",
+    ),
+    (
         "absent(bellwether_election_mirrors",
         "the alert finds that no operator reports",
     ),
