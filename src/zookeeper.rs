@@ -3,10 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bellwether_ensemble::ServerId;
 use bellwether_ensemble::desired::config::CLIENT_PORT;
-use bellwether_ensemble::four_letter::{parse_conf, parse_srvr};
-use bellwether_ensemble::observation::ServerReport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -16,40 +13,6 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest answer that is read; `conf` of 13 servers has about 2 KiB.
 pub(crate) const MAX_ANSWER: u64 = 64 * 1024;
-
-/// Asks a server for its role, its last transaction and its voters; `ask` asks it for a word.
-///
-/// A server that answers under another id than `id` is not the expected member: the address of a deleted pod
-/// may belong to another pod by now.
-pub(crate) async fn probe_by<A>(id: ServerId, ask: impl Fn(&'static str) -> A) -> ServerReport
-where
-    A: Future<Output = anyhow::Result<String>>,
-{
-    match try_probe(id, ask).await {
-        Ok(report) => report,
-        Err(error) => ServerReport::Unreachable(error.to_string()),
-    }
-}
-
-async fn try_probe<A>(id: ServerId, ask: impl Fn(&'static str) -> A) -> anyhow::Result<ServerReport>
-where
-    A: Future<Output = anyhow::Result<String>>,
-{
-    let Some(serving) = parse_srvr(&ask("srvr").await?)? else {
-        return Ok(ServerReport::Looking);
-    };
-    let Some(configuration) = parse_conf(&ask("conf").await?)? else {
-        return Ok(ServerReport::Looking);
-    };
-    if configuration.id != id {
-        anyhow::bail!("answers as server {}, not {id}", configuration.id);
-    }
-    Ok(ServerReport::Serving {
-        role: serving.role,
-        zxid: serving.zxid,
-        voters: configuration.voters,
-    })
-}
 
 /// Asks the server at `address` for what a four-letter word stands for: at most `most` bytes, within
 /// this time.

@@ -3,9 +3,12 @@
 //! A server that takes part in no quorum answers `ruok` with `imok` and everything else with "This
 //! ZooKeeper instance is not currently serving requests" (`ServerCnxn`, `AbstractFourLetterCommand`).
 
+use std::fmt::Display;
+
 use bellwether_api::ensemble::MemberRole;
 
 use crate::ids::{ServerId, Voters};
+use crate::observation::ServerReport;
 
 /// A serving server's answer to `srvr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +126,37 @@ pub fn parse_conf(answer: &str) -> Result<Option<Configuration>, Unexpected> {
         return Err(unexpected("conf", answer));
     }
     Ok(Some(Configuration { id, voters }))
+}
+
+/// What a server is: its role, its last transaction and its voters; `ask` asks it for a word.
+///
+/// A server that answers under another id than `id` is not the expected member: the address of a deleted pod
+/// may belong to another pod by now.
+pub async fn probe_by<A, E>(id: ServerId, ask: impl Fn(&'static str) -> A) -> ServerReport
+where
+    A: Future<Output = Result<String, E>>,
+    E: Display,
+{
+    let probe = async {
+        let text = |error: E| error.to_string();
+        let srvr = ask("srvr").await.map_err(text)?;
+        let Some(serving) = parse_srvr(&srvr).map_err(|error| error.to_string())? else {
+            return Ok(ServerReport::Looking);
+        };
+        let conf = ask("conf").await.map_err(text)?;
+        let Some(configuration) = parse_conf(&conf).map_err(|error| error.to_string())? else {
+            return Ok(ServerReport::Looking);
+        };
+        if configuration.id != id {
+            return Err(format!("answers as server {}, not {id}", configuration.id));
+        }
+        Ok(ServerReport::Serving {
+            role: serving.role,
+            zxid: serving.zxid,
+            voters: configuration.voters,
+        })
+    };
+    probe.await.unwrap_or_else(ServerReport::Unreachable)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a member's `/volumes` says: whether there is a database, its epochs, and how full the
+//! What a member says of its volumes: whether there is a database, its epochs, and how full the
 //! volumes are.
 
 use serde_json::Value;
@@ -49,7 +49,14 @@ impl Usage {
 /// # Errors
 /// What is missing in it.
 pub fn parse(text: &str) -> Result<VolumeReport, String> {
-    let value: Value = serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?;
+    read(&serde_json::from_str(text).map_err(|e| format!("no JSON: {e}"))?)
+}
+
+/// Reads the JSON of the answer.
+///
+/// # Errors
+/// What is missing in it.
+pub fn read(value: &Value) -> Result<VolumeReport, String> {
     let usage = |value: &Value| {
         let number = |key: &str| value[key].as_u64().ok_or(format!("no {key}"));
         Ok::<_, String>(Usage {

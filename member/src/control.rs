@@ -18,7 +18,7 @@ use rustls::{ServerConnection, Stream};
 
 use crate::http::{self, Connection, PAUSE};
 use crate::options::Volumes;
-use crate::{volumes, words};
+use crate::words;
 use connections::{Connections, Ticket};
 use identity::Identity;
 
@@ -105,18 +105,14 @@ impl Control {
     /// The answer to a request, with its HTTP head.
     fn answer(&self, head: &[u8]) -> Vec<u8> {
         use Connection::KeepAlive;
-        let text = |answer| KeepAlive.response(http::TEXT, answer);
-        let word = |word| text(words::ask(self.zookeeper, word));
         match http::path(head) {
-            Some("/state") => text(words::state(self.zookeeper)),
-            Some("/srvr") => word("srvr"),
-            Some("/conf") => word("conf"),
-            Some("/mntr") => word("mntr"),
-            Some("/volumes") => {
+            Some("/state") => KeepAlive.response(http::TEXT, words::state(self.zookeeper)),
+            Some("/report") => {
                 let Volumes { data, datalog } = &self.volumes;
-                KeepAlive.response(http::JSON, volumes::report(data, datalog))
+                let report = words::report(self.zookeeper, data, datalog);
+                KeepAlive.response(http::JSON, Ok(report))
             }
-            _ => KeepAlive.unknown("/state, /srvr, /conf, /mntr or /volumes"),
+            _ => KeepAlive.unknown("/state or /report"),
         }
     }
 }

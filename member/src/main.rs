@@ -3,7 +3,8 @@
 //! `bellwether-member prepare` is the init container: it checks that the volume belongs to this
 //! member, writes `myid`, puts the configuration of the pod's revision in place and decides whether
 //! the member may bootstrap with an empty disk. `bellwether-member serve`, in a container beside ZooKeeper's, answers
-//! the kubelet's readiness probe over HTTP and the operator over mutual TLS; `bellwether-member probe ready` asks once.
+//! the kubelet's readiness probe over HTTP and the operator over mutual TLS; `bellwether-member volumes` prints
+//! what is on the volumes.
 //!
 //! The library decides and is pure; [`prepare`] reads and writes around it. No content of any file makes
 //! the program panic: it refuses a file that it cannot understand, with a message that says what a person
@@ -35,16 +36,18 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         Ok(Command::Prepare(directories)) => run_prepare(&directories),
-        Ok(Command::Probe(port)) => match probe::ask(port) {
+        Ok(Command::Serve(options)) => match serve::serve(options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(why) => {
-                // Kubernetes shows what a probe prints on standard output.
-                println!("{why}");
+                eprintln!("{why}");
                 ExitCode::FAILURE
             }
         },
-        Ok(Command::Serve(options)) => match serve::serve(options) {
-            Ok(()) => ExitCode::SUCCESS,
+        Ok(Command::Volumes(volumes)) => match volumes::report(&volumes.data, &volumes.datalog) {
+            Ok(report) => {
+                println!("{report}");
+                ExitCode::SUCCESS
+            }
             Err(why) => {
                 eprintln!("{why}");
                 ExitCode::FAILURE

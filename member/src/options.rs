@@ -6,9 +6,9 @@ use std::path::PathBuf;
 pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
                                  [--datalog DIR] [--termination-log FILE]
-       bellwether-member probe ready [--port PORT]
        bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--identity DIR]
                                [--data DIR] [--datalog DIR]
+       bellwether-member volumes [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
 prepare reads POD_NAME, ENSEMBLE (namespace/name) and ID_OFFSET (default 0) from its environment.";
@@ -83,10 +83,10 @@ pub(crate) enum Command {
     Version,
     /// Prepare the volumes.
     Prepare(Directories),
-    /// Ask the server on this port of the loopback interface whether it is ready.
-    Probe(u16),
     /// Answer probes and the operator.
     Serve(Serve),
+    /// Print what is on the volumes.
+    Volumes(Volumes),
 }
 
 /// Reads the command line, without the program's name.
@@ -97,9 +97,8 @@ pub(crate) fn parse(arguments: &[String]) -> Result<Command, String> {
         ["--help" | "-h" | "help", ..] => Ok(Command::Help),
         ["--version" | "-V", ..] => Ok(Command::Version),
         ["prepare", flags @ ..] => directories(flags).map(Command::Prepare),
-        ["probe", "ready", flags @ ..] => Ok(Command::Probe(port(flags)?)),
         ["serve", flags @ ..] => serve(flags),
-        ["probe", ..] => Err("the only probe is \"ready\"".to_owned()),
+        ["volumes", flags @ ..] => volumes(flags).map(Command::Volumes),
         [other, ..] => Err(format!("there is no command {other:?}")),
     }
 }
@@ -161,16 +160,17 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
     Ok(Command::Serve(serve))
 }
 
-/// ZooKeeper's port.
-fn port(flags: &[&str]) -> Result<u16, String> {
-    let mut port = CLIENT_PORT;
+fn volumes(flags: &[&str]) -> Result<Volumes, String> {
+    let Directories { data, datalog, .. } = Directories::default();
+    let mut volumes = Volumes { data, datalog };
     for (flag, value) in pairs(flags)? {
         match flag {
-            "--port" => port = port_number(value)?,
-            other => return Err(format!("probe has no option {other}")),
+            "--data" => volumes.data = PathBuf::from(value),
+            "--datalog" => volumes.datalog = PathBuf::from(value),
+            other => return Err(format!("volumes has no option {other}")),
         }
     }
-    Ok(port)
+    Ok(volumes)
 }
 
 fn port_number(text: &str) -> Result<u16, String> {
@@ -207,9 +207,15 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_has_a_name_and_a_port() {
-        assert_eq!(parse_line("probe ready"), Ok(Command::Probe(2181)));
-        assert_eq!(parse_line("probe ready --port 99"), Ok(Command::Probe(99)));
+    fn the_volumes_to_report_on_have_a_default() {
+        for (line, data, datalog) in [
+            ("volumes", "/data", "/datalog"),
+            ("volumes --data a --datalog=b", "a", "b"),
+        ] {
+            let (data, datalog) = (PathBuf::from(data), PathBuf::from(datalog));
+            let expected = Command::Volumes(Volumes { data, datalog });
+            assert_eq!(parse_line(line), Ok(expected), "{line}");
+        }
     }
 
     #[test]
@@ -218,11 +224,9 @@ mod tests {
             "",
             "prepare --data",
             "prepare --dta x",
-            "probe",
-            "probe well",
-            "probe live",
-            "probe ready --port 65536",
-            "probe ready --host x",
+            "serve --port 65536",
+            "serve --host x",
+            "volumes --port 1",
             "sing",
         ] {
             assert!(parse_line(line).is_err(), "{line:?} was accepted");

@@ -7,7 +7,7 @@ const WORD: &str = "srvr";
 
 /// Whether the server on this port of the loopback interface serves clients; if not, why.
 pub(crate) fn ask(port: u16) -> Result<(), String> {
-    judge(&words::ask(port, WORD)?)
+    judge(&words::ask(port, WORD, words::TIMEOUT)?)
 }
 
 fn judge(text: &str) -> Result<(), String> {
@@ -84,9 +84,6 @@ mod tests {
             .port();
         assert!(ask(free).unwrap_err().contains("cannot connect"));
         let message = ask(server(None)).unwrap_err();
-        assert!(
-            message.contains("no answer to srvr within 2 s"),
-            "{message}"
-        );
+        assert!(message.contains("no answer to srvr within 2s"), "{message}");
     }
 }

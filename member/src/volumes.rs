@@ -12,21 +12,20 @@ use bellwether_member::is_database_file;
 pub(crate) const VERSION: &str = "version-2";
 
 /// The report as JSON. `datalog` is null where transaction logs have no volume of their own.
-pub(crate) fn report(data: &Path, datalog: &Path) -> Result<String, String> {
+pub(crate) fn report(data: &Path, datalog: &Path) -> Result<Value, String> {
     let version = data.join(VERSION);
     let separate = datalog.is_dir();
     let mut files = names(&version)?;
     if separate {
         files.extend(names(&datalog.join(VERSION))?);
     }
-    let report = json!({
+    Ok(json!({
         "database": files.iter().any(|name| is_database_file(name)),
         "currentEpoch": epoch(&version, "currentEpoch")?,
         "acceptedEpoch": epoch(&version, "acceptedEpoch")?,
         "data": usage(data)?,
         "datalog": if separate { usage(datalog)? } else { Value::Null },
-    });
-    Ok(report.to_string())
+    }))
 }
 
 /// The number in one of ZooKeeper's epoch files; `None` if there is none, or it is unfinished.
@@ -62,7 +61,7 @@ mod tests {
         let data = std::env::temp_dir().join(name);
         std::fs::create_dir(&data).unwrap();
         let none = data.join("none");
-        let read = || serde_json::from_str::<Value>(&report(&data, &none).unwrap()).unwrap();
+        let read = || report(&data, &none).unwrap();
         let empty = read();
         assert_eq!(empty["database"], false);
         assert_eq!(empty["currentEpoch"], Value::Null);

@@ -2,24 +2,30 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bellwether_member::learner_lines;
+use serde_json::json;
+
+use crate::volumes;
 
 /// How long a server may take for one answer, in all.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the server may take for all that is in a report.
+const REPORTED: Duration = Duration::from_millis(700);
 /// No answer is longer: `mntr` has some 30 KiB.
 const LONGEST_ANSWER: usize = 256 * 1024;
 
-/// What the server on this port of the loopback interface answers to a word.
-pub(crate) fn ask(port: u16, word: &str) -> Result<String, String> {
-    let deadline = Instant::now() + TIMEOUT;
+/// What the server on this port of the loopback interface answers to a word within this time.
+pub(crate) fn ask(port: u16, word: &str, patience: Duration) -> Result<String, String> {
+    let deadline = Instant::now() + patience;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)
+    let mut stream = TcpStream::connect_timeout(&address, patience)
         .map_err(|error| format!("cannot connect to {address}: {error}"))?;
     let answer = exchange(&mut stream, word, deadline).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            format!("no answer to {word} within {} s", TIMEOUT.as_secs())
+            format!("no answer to {word} within {patience:?}")
         }
         _ => format!("asking {word} on {address} failed: {error}"),
     })?;
@@ -28,11 +34,35 @@ pub(crate) fn ask(port: u16, word: &str) -> Result<String, String> {
 
 /// The answer to `srvr`; if the server leads, the numbers of its learners follow.
 pub(crate) fn state(port: u16) -> Result<String, String> {
-    let mut answer = ask(port, "srvr")?;
+    let mut answer = ask(port, "srvr", TIMEOUT)?;
     if answer.lines().any(|line| line == "Mode: leader") {
-        answer.push_str(&learner_lines(&ask(port, "mntr")?));
+        answer.push_str(&learner_lines(&ask(port, "mntr", TIMEOUT)?));
     }
     Ok(answer)
+}
+
+/// What the operator is told at once: what the server says of itself and of its configuration, and what is on the
+/// volumes. Each answer is known or has a reason why it is not.
+pub(crate) fn report(port: u16, data: &Path, datalog: &Path) -> String {
+    // The operator waits a second, and takes the volumes' part also from a member whose server hangs.
+    let deadline = Instant::now() + REPORTED;
+    let ask = |word| {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match left.is_zero() {
+            true => Err(format!("no answer to {word} within {REPORTED:?}")),
+            false => ask(port, word, left),
+        }
+    };
+    let said = |word| match ask(word) {
+        Ok(answer) => json!({ "answer": answer }),
+        Err(failure) => json!({ "failure": failure }),
+    };
+    let (srvr, conf) = (said("srvr"), said("conf"));
+    let volumes = match volumes::report(data, datalog) {
+        Ok(report) => json!({ "answer": report }),
+        Err(failure) => json!({ "failure": failure }),
+    };
+    json!({ "srvr": srvr, "conf": conf, "volumes": volumes }).to_string()
 }
 
 fn exchange(stream: &mut TcpStream, word: &str, deadline: Instant) -> std::io::Result<Vec<u8>> {

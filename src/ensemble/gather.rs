@@ -17,6 +17,7 @@ use bellwether_ensemble::observation::{
     StatefulSetObservation,
 };
 use bellwether_ensemble::rules::Rules;
+use bellwether_ensemble::volume_report::VolumeReport;
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -37,7 +38,6 @@ use super::members::Contact;
 use super::objects::{self, Objects};
 use super::pace::Resting;
 use crate::traces::SPANS;
-use crate::zookeeper::probe_by;
 
 mod claims;
 mod containers;
@@ -186,8 +186,7 @@ pub(crate) async fn are_as_before(
 ) -> bool {
     let asked = members.iter().map(|member| async {
         let since = Instant::now();
-        let word = member.word();
-        let answer = context.members.ask(&member.contact, word).await;
+        let answer = context.members.state(&member.contact).await;
         let serving = answer.ok().and_then(|answer| parse_srvr(&answer).ok()?);
         let outcome = serving.as_ref().map_or("unreachable", |_| "serving");
         context.metrics.probed(outcome, since.elapsed());
@@ -247,10 +246,7 @@ async fn observe_pods(
         Some(async move {
             let mut observed = observe_pod(context.rules, pod, ordinal);
             (observed.server, observed.volumes) = match contact {
-                Some(contact) => {
-                    let volumes = context.members.volumes(&contact);
-                    futures::join!(timed(context, &name, &contact, id), volumes)
-                }
+                Some(contact) => timed(context, &name, &contact, id).await,
                 None => {
                     let why = "the pod has no address yet".to_owned();
                     (ServerReport::Unreachable(why), None)
@@ -268,13 +264,18 @@ async fn observe_pods(
     observed
 }
 
-/// Asks a server what it is, and counts how long that took.
+/// Asks a member what it is, and counts how long that took.
 #[instrument(target = SPANS, name = "probe", skip_all, fields(
     otel.kind = "client", k8s.pod.name = pod, server.address = %contact.address, bellwether.member.role
 ))]
-async fn timed(context: &Context, pod: &str, contact: &Contact, id: ServerId) -> ServerReport {
+async fn timed(
+    context: &Context,
+    pod: &str,
+    contact: &Contact,
+    id: ServerId,
+) -> (ServerReport, Option<VolumeReport>) {
     let since = Instant::now();
-    let report = probe_by(id, |word| context.members.ask(contact, word)).await;
+    let (report, volumes) = context.members.report(contact, id).await;
     Span::current().record("bellwether.member.role", debug(report.role()));
     let outcome = match report {
         ServerReport::Serving { .. } => "serving",
@@ -282,7 +283,7 @@ async fn timed(context: &Context, pod: &str, contact: &Contact, id: ServerId) ->
         ServerReport::Unreachable(_) => "unreachable",
     };
     context.metrics.probed(outcome, since.elapsed());
-    report
+    (report, volumes)
 }
 
 /// How long after its grace period a pod that is being deleted counts as one of a lost node.

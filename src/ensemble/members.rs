@@ -7,13 +7,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::AuthorityName;
-use bellwether_ensemble::volume_report::{VolumeReport, parse};
+use bellwether_ensemble::observation::ServerReport;
+use bellwether_ensemble::volume_report::VolumeReport;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use crate::certificates::Authorities;
-use crate::zookeeper::TIMEOUT;
 use control::Control;
 
 /// Where a member is, and how it is spoken to.
@@ -29,16 +29,16 @@ pub struct Contact {
 /// What the operator asks the members of ensembles. The network and the simulation each implement it.
 #[async_trait]
 pub trait Members: Send + Sync {
-    /// What a member answers to a word: a four-letter word of its server, or `state` on the control port, which is
-    /// `srvr` with the numbers of a leader's learners.
+    /// What a server answers to `srvr`, with the numbers of a leader's learners if its member program tells them.
     ///
     /// # Errors
     /// When it does not answer in time.
-    async fn ask(&self, contact: &Contact, word: &'static str) -> anyhow::Result<String>;
+    async fn state(&self, contact: &Contact) -> anyhow::Result<String>;
 
-    /// What a member reports of its volumes; `None` when it does not answer, or does not know the question because
-    /// an earlier operator version made the pod.
-    async fn volumes(&self, contact: &Contact) -> Option<VolumeReport>;
+    /// All that is known of a member: what its server is, if it is the one with this id, and what is on its volumes.
+    /// The volumes are `None` when they are not known.
+    async fn report(&self, contact: &Contact, id: ServerId)
+    -> (ServerReport, Option<VolumeReport>);
 }
 
 /// How many members may be asked at once. A member that hangs takes one of these for a second.
@@ -62,31 +62,33 @@ impl Network {
 
 #[async_trait]
 impl Members for Network {
-    async fn ask(&self, contact: &Contact, word: &'static str) -> anyhow::Result<String> {
+    async fn state(&self, contact: &Contact) -> anyhow::Result<String> {
         // The member's time to answer begins with its turn.
         let _turn = self.turns.acquire().await?;
         match &contact.authority {
-            Some(authority) => self.control.get(contact.address, authority, word).await,
-            None => words::ask(contact.address, word).await,
+            Some(authority) => self.control.state(contact.address, authority).await,
+            None => words::ask(contact.address, "srvr").await,
         }
     }
 
-    async fn volumes(&self, contact: &Contact) -> Option<VolumeReport> {
-        let _turn = self.turns.acquire().await.ok()?;
-        let answer = match &contact.authority {
-            Some(authority) => {
-                let answer = self.control.get(contact.address, authority, "volumes");
-                answer.await.ok()?
-            }
-            None => timeout(TIMEOUT, words::volumes(contact.address))
-                .await
-                .ok()??,
+    async fn report(
+        &self,
+        contact: &Contact,
+        id: ServerId,
+    ) -> (ServerReport, Option<VolumeReport>) {
+        let _turn = self.turns.acquire().await.ok();
+        let (server, volumes) = match &contact.authority {
+            Some(authority) => match self.control.report(contact.address, authority).await {
+                Ok(report) => (report.server(id).await, Some(report.volumes())),
+                Err(error) => (ServerReport::Unreachable(error.to_string()), None),
+            },
+            None => words::report(contact.address, id).await,
         };
-        let report = parse(&answer);
-        if let Err(error) = &report {
+        let volumes = volumes.transpose().unwrap_or_else(|error| {
             let address = contact.address;
-            tracing::debug!(%address, %error, "the member's report on its volumes makes no sense");
-        }
-        report.ok()
+            tracing::debug!(%address, %error, "what a member reports of its volumes makes no sense");
+            None
+        });
+        (server, volumes)
     }
 }

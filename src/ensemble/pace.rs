@@ -24,7 +24,7 @@ const UNREAD: Duration = Duration::from_secs(10);
 const LONGEST_UNREAD: Duration = Duration::from_secs(300);
 /// For how long an ensemble rests on one plan at least. Volumes fill up and permissions expire without a change of
 /// any object. The longer nothing changes, the longer it rests.
-const REST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_secs(120);
 /// For how long an ensemble rests on one plan at most.
 const LONGEST_REST: Duration = Duration::from_secs(300);
 /// How often the members of an ensemble at rest are asked that do not lead, if the leader does not tell of them.
@@ -98,16 +98,6 @@ pub(crate) struct Resting {
     pub role: MemberRole,
     /// The epoch of its last transaction.
     pub epoch: u64,
-}
-
-impl Resting {
-    /// What it is asked. A leader that its program speaks for also tells of its learners.
-    pub(crate) fn word(&self) -> &'static str {
-        match self.contact.authority {
-            Some(_) => "state",
-            None => "srvr",
-        }
-    }
 }
 
 /// The learners that the leader among these members has.
@@ -458,7 +448,6 @@ mod tests {
             .resting(&key(), Some(&"1".to_owned()), &version)
             .expect("it rests");
         assert_eq!(asked.len(), 1);
-        assert_eq!(asked[0].word(), "state");
         assert_eq!((learners.followers, learners.observers), (1, 0));
     }
 }

@@ -10,12 +10,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bellwether_api::{GROUP, VERSION, labels};
 use bellwether_ensemble::desired::config::CLIENT_PORT;
-use bellwether_ensemble::desired::stateful_set::PROBE_PORT;
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams};
+use kube::api::{
+    ApiResource, AttachParams, DynamicObject, GroupVersionKind, ListParams, LogParams,
+};
 use kube::{Api, ResourceExt};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -32,6 +33,8 @@ const ANSWER: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The four-letter words that each server is asked. None of them changes anything.
 const WORDS: [&str; 4] = ["srvr", "mntr", "conf", "isro"];
+/// The container of the member program.
+const PROBES: &str = "probes";
 /// What is put in the place of a value that may be a secret.
 const LEFT_OUT: &str = "(left out)";
 /// kubectl's copy of the manifest that it applied last: the whole object once more.
@@ -238,15 +241,8 @@ async fn members(cluster: &Cluster, collected: &mut Collected) {
     for pod in &pods {
         let name = pod.name_any();
         logs(&api, pod, &format!("members/{name}"), collected).await;
-        let path = format!(
-            "/api/v1/namespaces/{}/pods/{name}:{PROBE_PORT}/proxy/volumes",
-            cluster.namespace
-        );
-        let answer = async {
-            let request = axum::http::Request::get(path).body(Vec::new())?;
-            Ok(cluster.client.request_text(request).await?)
-        };
-        collected.add(format!("members/{name}/volumes.txt"), in_time(answer).await);
+        let volumes = in_time(volumes(&api, &name)).await;
+        collected.add(format!("members/{name}/volumes.txt"), volumes);
         for word in WORDS {
             let answer = in_time(ask(&api, &name, word)).await;
             collected.add(format!("members/{name}/{word}.txt"), answer);
@@ -257,6 +253,18 @@ async fn members(cluster: &Cluster, collected: &mut Collected) {
 async fn in_time(answer: impl Future<Output = anyhow::Result<String>>) -> anyhow::Result<String> {
     let answer = tokio::time::timeout(PATIENCE, answer).await;
     answer.with_context(|| format!("no answer within {} s", PATIENCE.as_secs()))?
+}
+
+/// What the member program says of the volumes.
+async fn volumes(api: &Api<Pod>, pod: &str) -> anyhow::Result<String> {
+    let container = AttachParams::default().container(PROBES).stderr(false);
+    let mut process = api
+        .exec(pod, ["/bellwether-member", "volumes"], &container)
+        .await?;
+    let said = process.stdout().context("the program says nothing")?;
+    let mut bytes = Vec::new();
+    said.take(ANSWER).read_to_end(&mut bytes).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Asks a member's server for what a four-letter word stands for, through the API server.

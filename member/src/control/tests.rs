@@ -147,15 +147,15 @@ fn get(stream: &mut (impl Read + Write), path: &str) -> Result<String> {
 fn the_operator_is_answered_again_and_again_on_one_connection() {
     let member = Member::start("answers");
     let mut stream = member.connect(member.operator());
-    let volumes = get(&mut stream, "/volumes").unwrap();
-    assert!(volumes.starts_with("HTTP/1.1 200 "), "{volumes}");
-    assert!(volumes.contains(r#""database":"#), "{volumes}");
-    for path in ["/state", "/srvr", "/conf", "/mntr"] {
-        let text = get(&mut stream, path).unwrap();
-        assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
-        assert!(text.contains("cannot connect"), "{text}");
-    }
-    for path in ["/ready", "/cons", "/../state"] {
+    let report = get(&mut stream, "/report").unwrap();
+    assert!(report.starts_with("HTTP/1.1 200 "), "{report}");
+    assert!(report.contains(r#""database":"#), "{report}");
+    let unknown = r#""failure":"cannot connect"#;
+    assert_eq!(report.matches(unknown).count(), 2, "{report}");
+    let text = get(&mut stream, "/state").unwrap();
+    assert!(text.starts_with("HTTP/1.1 503 "), "{text}");
+    assert!(text.contains("cannot connect"), "{text}");
+    for path in ["/ready", "/volumes", "/cons", "/../state"] {
         let text = get(&mut stream, path).unwrap();
         assert!(text.starts_with("HTTP/1.1 404 "), "{text}");
     }
@@ -180,27 +180,27 @@ fn nobody_but_the_operator_is_answered() {
         ),
         ("another authority", pretender),
     ] {
-        let answer = get(&mut member.connect(config), "/volumes");
+        let answer = get(&mut member.connect(config), "/report");
         assert!(answer.is_err(), "{who}: {answer:?}");
     }
     let mut plain = TcpStream::connect((Ipv4Addr::LOCALHOST, member.port)).unwrap();
-    let answer = get(&mut plain, "/volumes");
+    let answer = get(&mut plain, "/report");
     assert!(answer.is_err(), "plain: {answer:?}");
-    assert!(get(&mut member.connect(member.operator()), "/volumes").is_ok());
+    assert!(get(&mut member.connect(member.operator()), "/report").is_ok());
 }
 
 #[test]
 fn a_renewed_certificate_is_presented_to_the_next_connection_and_a_broken_one_is_not() {
     let mut member = Member::start("renews");
     let mut before = member.connect(member.operator());
-    get(&mut before, "/volumes").unwrap();
+    get(&mut before, "/report").unwrap();
     let renewed = Authority::new();
     member.present(&renewed);
-    assert!(get(&mut member.connect(member.operator()), "/volumes").is_err());
+    assert!(get(&mut member.connect(member.operator()), "/report").is_err());
     member.authority = renewed;
-    assert!(get(&mut member.connect(member.operator()), "/volumes").is_ok());
+    assert!(get(&mut member.connect(member.operator()), "/report").is_ok());
     assert!(
-        get(&mut before, "/volumes").is_ok(),
+        get(&mut before, "/report").is_ok(),
         "the open connection ended"
     );
     for broken in [
@@ -208,23 +208,23 @@ fn a_renewed_certificate_is_presented_to_the_next_connection_and_a_broken_one_is
         "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
     ] {
         std::fs::write(member.directory.join("tls.key"), broken).unwrap();
-        assert!(get(&mut member.connect(member.operator()), "/volumes").is_ok());
+        assert!(get(&mut member.connect(member.operator()), "/report").is_ok());
     }
     std::fs::remove_file(member.directory.join("ca.crt")).unwrap();
-    assert!(get(&mut member.connect(member.operator()), "/volumes").is_ok());
+    assert!(get(&mut member.connect(member.operator()), "/report").is_ok());
 }
 
 #[test]
 fn a_crowd_closes_neither_the_door_nor_the_operators_connection() {
     let member = Member::start("crowd");
     let mut open = member.connect(member.operator());
-    get(&mut open, "/volumes").unwrap();
+    get(&mut open, "/report").unwrap();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, member.port));
     let crowd: Vec<TcpStream> = (0..4 * connections::MOST)
         .map(|_| TcpStream::connect(address).unwrap())
         .collect();
-    assert!(get(&mut open, "/volumes").is_ok());
-    assert!(get(&mut member.connect(member.operator()), "/volumes").is_ok());
+    assert!(get(&mut open, "/report").is_ok());
+    assert!(get(&mut member.connect(member.operator()), "/report").is_ok());
     let mut closed = 0;
     for stream in &crowd {
         stream.set_nonblocking(true).unwrap();
@@ -248,7 +248,7 @@ fn who_sends_slowly_or_without_end_is_cut_off() {
         let _ = slow.write_all(&[22]);
     }
     let mut endless = member.connect(member.operator());
-    get(&mut endless, "/volumes").unwrap();
+    get(&mut endless, "/report").unwrap();
     let mut sent = 0;
     while endless
         .write_all(&[b'x'; 1024])

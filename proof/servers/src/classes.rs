@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use bellwether_ensemble::ServerId;
+use bellwether_ensemble::four_letter::probe_by;
 use bellwether_ensemble::observation::ServerReport;
 
 use crate::installation::Installation;
 use crate::network::Network;
 use crate::server::Server;
-use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for, probe_by};
+use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for};
 
 /// How long a server may take to start, and to write the archive when it ends.
 const PATIENCE: Duration = Duration::from_secs(90);

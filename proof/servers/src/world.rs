@@ -14,6 +14,7 @@ use bellwether_ensemble::desired::claims::data_claim;
 use bellwether_ensemble::desired::{DesiredObject, ObjectKind, pod_name};
 use bellwether_ensemble::execute::objects::Objects;
 use bellwether_ensemble::execute::{self, execute};
+use bellwether_ensemble::four_letter::probe_by;
 use bellwether_ensemble::observation::{PodObservation, ServerReport};
 use bellwether_ensemble::plan::facts::Facts;
 use bellwether_ensemble::plan::{Step, plan_under};
@@ -31,7 +32,7 @@ use crate::audit::Audit;
 use crate::installation::Installation;
 use crate::kubelet::{Node, Pod};
 use crate::network::Network;
-use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for, probe_by};
+use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for};
 
 /// How long the world rests after each pass. In a cluster, pod events and the plan's requeue time
 /// wake the operator.

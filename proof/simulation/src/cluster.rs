@@ -8,7 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bellwether::{Contact, Issuer, Members};
 use bellwether_api_server::{ApiServer, Kind};
+use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::{AuthorityName, Issued};
+use bellwether_ensemble::four_letter::probe_by;
+use bellwether_ensemble::observation::ServerReport;
 use bellwether_ensemble::volume_report::VolumeReport;
 use bellwether_member::learner_lines;
 use jiff::{SignedDuration, Timestamp};
@@ -148,6 +151,22 @@ impl Issuer for Unsigned {
 
 #[async_trait]
 impl Members for Reach {
+    async fn state(&self, contact: &Contact) -> anyhow::Result<String> {
+        self.ask(contact, "state").await
+    }
+
+    async fn report(
+        &self,
+        contact: &Contact,
+        id: ServerId,
+    ) -> (ServerReport, Option<VolumeReport>) {
+        let volumes = self.volumes(contact);
+        let server = probe_by(id, |word| self.ask(contact, word));
+        tokio::join!(server, volumes)
+    }
+}
+
+impl Reach {
     async fn ask(&self, contact: &Contact, word: &'static str) -> anyhow::Result<String> {
         let stops = self.cluster.api.stops();
         stops.passed(&self.operator).await;

@@ -1,5 +1,6 @@
 //! The control port of members: HTTP over mutual TLS, on connections that stay open.
 
+use std::future::ready;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
@@ -8,8 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::{AuthorityName, MEMBER};
 use bellwether_ensemble::desired::stateful_set::CONTROL_PORT;
+use bellwether_ensemble::four_letter::probe_by;
+use bellwether_ensemble::observation::ServerReport;
+use bellwether_ensemble::volume_report::{self, VolumeReport};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{StatusCode, Uri};
@@ -18,6 +23,8 @@ use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::client::legacy::{Client, Error};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::pki_types::ServerName;
+use serde::Deserialize;
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -30,37 +37,107 @@ use crate::zookeeper::{self, TIMEOUT};
 
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER: usize = zookeeper::MAX_ANSWER as usize;
-/// For how long a connection stays open that nothing is asked on: longer than the time between two looks at an
-/// ensemble at rest, so that its leader is asked without a handshake.
+/// For how long a connection to a leader stays open that nothing is asked on: longer than the time between two looks at
+/// an ensemble at rest, so that they cost no handshake.
 const IDLE: Duration = Duration::from_secs(25);
+
+type Pool = Client<Connector, Empty<&'static [u8]>>;
 
 /// Asks on the control ports of members.
 pub(super) struct Control {
-    client: Client<Connector, Empty<&'static [u8]>>,
+    /// Connections that stay open, to leaders of ensembles at rest.
+    kept: Pool,
+    /// Connections for one question: thousands of followers that are asked every few minutes would hold much memory.
+    closed: Pool,
     authorities: Arc<Authorities>,
+}
+
+/// What a member program reports: the answers of its server, and what is on its volumes.
+#[derive(Debug, Deserialize)]
+pub(super) struct Report {
+    srvr: Answer<String>,
+    conf: Answer<String>,
+    volumes: Answer<Value>,
+}
+
+/// An answer, or why there is none.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Answer<T> {
+    Answer(T),
+    Failure(String),
+}
+
+impl<T: Clone> Answer<T> {
+    fn known(&self) -> Result<T, String> {
+        match self {
+            Self::Answer(answer) => Ok(answer.clone()),
+            Self::Failure(why) => Err(why.clone()),
+        }
+    }
+}
+
+impl Report {
+    /// What the server is, if it is the one with this id.
+    pub(super) async fn server(&self, id: ServerId) -> ServerReport {
+        let answer = |word| match word {
+            "srvr" => self.srvr.known(),
+            _ => self.conf.known(),
+        };
+        probe_by(id, |word| ready(answer(word))).await
+    }
+
+    /// What is on the volumes, or why that is not known.
+    pub(super) fn volumes(&self) -> Result<VolumeReport, String> {
+        volume_report::read(&self.volumes.known()?)
+    }
 }
 
 impl Control {
     pub(super) fn new(authorities: Arc<Authorities>) -> Self {
-        let connector = Connector(authorities.clone());
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(1)
-            .http1_max_buf_size(MAX_ANSWER)
-            .build(connector);
+        let pool = |idle| {
+            Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
+                .pool_max_idle_per_host(idle)
+                .http1_max_buf_size(MAX_ANSWER)
+                .build(Connector(authorities.clone()))
+        };
         Self {
-            client,
+            kept: pool(1),
+            closed: pool(0),
             authorities,
         }
     }
 
-    /// What the member of this ensemble at `address` answers.
+    /// What the server of the member at `address` says of itself; if it leads, also of its learners.
     ///
     /// # Errors
-    /// When it does not answer in time, or answers that it cannot tell.
-    pub(super) async fn get(
+    /// When the member does not answer in time, or answers that it cannot tell.
+    pub(super) async fn state(
         &self,
+        address: IpAddr,
+        authority: &AuthorityName,
+    ) -> anyhow::Result<String> {
+        self.get(&self.kept, address, authority, "state").await
+    }
+
+    /// What the member at `address` reports.
+    ///
+    /// # Errors
+    /// When the member does not answer in time, or its answer makes no sense.
+    pub(super) async fn report(
+        &self,
+        address: IpAddr,
+        authority: &AuthorityName,
+    ) -> anyhow::Result<Report> {
+        let text = self.get(&self.closed, address, authority, "report").await?;
+        serde_json::from_str(&text).context("the member's report makes no sense")
+    }
+
+    async fn get(
+        &self,
+        pool: &Pool,
         address: IpAddr,
         authority: &AuthorityName,
         what: &str,
@@ -69,7 +146,7 @@ impl Control {
         self.authorities.client(authority).await?;
         let uri = uri(address, authority, what)?;
         let answer = async {
-            let answer = self.client.get(uri).await.map_err(innermost)?;
+            let answer = pool.get(uri).await.map_err(innermost)?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), MAX_ANSWER);
             let bytes = body.collect().await;

@@ -13,6 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, version};
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::sleep;
@@ -194,7 +195,20 @@ impl Members {
             let all = self.all();
             let ensemble = all.get(&ensemble)?;
             ensemble.running.get(&ordinal)?;
-            (ensemble.hangs, said(ensemble, ordinal, word))
+            let text = match word {
+                "report" => {
+                    let said = |word| said(ensemble, ordinal, word);
+                    let volumes: Value = serde_json::from_str(&said("volumes")).ok()?;
+                    json!({
+                        "srvr": { "answer": said("srvr") },
+                        "conf": { "answer": said("conf") },
+                        "volumes": { "answer": volumes },
+                    })
+                    .to_string()
+                }
+                word => said(ensemble, ordinal, word),
+            };
+            (ensemble.hangs, text)
         };
         if hangs {
             sleep(HANGS).await;

@@ -48,7 +48,7 @@ impl Zoo {
         self.disks[disk.0].full = full;
     }
 
-    /// What the member program answers on `/volumes`.
+    /// What the member program reports of the volumes.
     pub fn volume_report(&self, data: DiskId, log: Option<DiskId>) -> VolumeReport {
         let disk = &self.disks[data.0];
         let log = log.map(|log| &self.disks[log.0]);
@@ -61,7 +61,7 @@ impl Zoo {
         }
     }
 
-    /// What the member program of this process answers on `/volumes`.
+    /// What the member program of this process reports of the volumes.
     pub fn volumes_of(&self, process: ProcessId) -> VolumeReport {
         let start = &self.process(process).start;
         self.volume_report(start.disk, start.log_disk)
