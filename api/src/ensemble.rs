@@ -194,6 +194,10 @@ pub struct ZooKeeperEnsembleSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics: Option<ServerMetrics>,
 
+    /// Encryption and mutual authentication. A change restarts members in rolls, the leader last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<Tls>,
+
     /// Added to every server id: ordinal i is server id i + 1 + idOffset. For an ensemble whose
     /// servers' ids must not meet those of another one. Immutable. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -222,6 +226,25 @@ pub struct ServerMetrics {
     /// named `metrics`. It costs the servers a little of every request. Default: false.
     #[serde(default)]
     pub enabled: bool,
+}
+
+/// Encryption and mutual authentication.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tls {
+    /// Whether the servers speak mutual TLS among themselves, with certificates that the operator makes and renews.
+    /// Default: `Required` for a new ensemble; one that was created before this setting existed keeps plaintext until
+    /// it is set. A running ensemble changes in three rolls, one with a single member in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub servers: Option<ServersTls>,
+}
+
+/// Whether servers speak mutual TLS among themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ServersTls {
+    /// They do, and refuse a server without a certificate of this ensemble.
+    Required,
+    /// They do not: whoever reaches their ports can join as an observer and read everything.
+    Disabled,
 }
 
 /// When the kubelet pulls an image.

@@ -33,6 +33,9 @@ pub const RENDERED_BY: &str = "zookeeper.bellwether.dev/rendered-by";
 /// StatefulSet annotation: the pod template as the operator wrote it, so that what somebody else changes in
 /// it is seen by every operator version.
 pub const TEMPLATE: &str = "zookeeper.bellwether.dev/template";
+/// Pod annotation: how the server speaks to the others, `Accepted`, `Preferred` or `Required`. Pods whose servers speak
+/// plaintext only have none.
+pub const SERVER_TLS: &str = "zookeeper.bellwether.dev/server-tls";
 /// Pod annotation: the member program answers on the control port, in this version of the protocol. Pods that an
 /// earlier operator version made have none.
 pub const CONTROL: &str = "zookeeper.bellwether.dev/control";

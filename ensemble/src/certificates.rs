@@ -137,8 +137,9 @@ pub fn expiring(record: Option<&Record>, now: Timestamp) -> Option<Trouble> {
         reason: Reason::CertificateExpiring,
         message: format!(
             "The certificate of the members {end}, and the operator could not replace it. After its end the operator cannot \
-             ask any member, and restarts none. The operator's log says why the Secret or the ConfigMap could not be \
-             written; a paused ensemble gets no new certificate."
+             ask any member, and restarts none; and servers that speak TLS to each other take up no new connection, \
+             so that a member that restarts stays away. The operator's log says why the Secret or the ConfigMap could \
+             not be written."
         ),
     })
 }

@@ -21,6 +21,7 @@ pub mod plan;
 pub mod quantity;
 pub mod rules;
 pub mod safety;
+pub mod server_tls;
 pub mod status;
 pub mod validate;
 pub mod volume_report;

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::certificates::Record;
 use crate::ids::{ServerId, Voters};
+use crate::server_tls::ServerTls;
 use crate::volume_report::VolumeReport;
 
 /// Everything that one reconcile read, all of it fresh.
@@ -95,6 +96,8 @@ pub struct Revision {
     /// The newcomer that may start with an empty disk and vote, where one must: see
     /// [`crate::desired::config`].
     pub initialize: Option<ServerId>,
+    /// How its servers speak to each other.
+    pub tls: ServerTls,
 }
 
 /// One member's pod.

@@ -206,7 +206,7 @@ fn plan_existing(
         }
     };
     let change = membership::next(ensemble, &view, set);
-    let rendered = config::render(ensemble, &change.voters, change.initialize);
+    let rendered = config::render(ensemble, &change.voters, change.initialize, change.tls);
     let sizes = growth::template_sizes(ensemble, set);
     let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
     let same_inputs = set.inputs_hash.as_ref() == Some(&inputs);

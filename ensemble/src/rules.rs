@@ -67,12 +67,14 @@ pub enum Rule {
     LeaseHeld,
     /// A pass that changes the StatefulSet takes no step: its controller has to see the change first.
     WriteThenLook,
+    /// A running ensemble goes from plaintext to TLS, and back, by way of states in which servers accept both.
+    TlsInTurn,
 }
 
 #[cfg(feature = "mutations")]
 impl Rule {
     /// Every rule: those of the planner, then those of the executor.
-    pub const EVERY: [Self; 28] = [
+    pub const EVERY: [Self; 29] = [
         Self::SmallSteps,
         Self::FinishedFirst,
         Self::JoinedFirst,
@@ -101,6 +103,7 @@ impl Rule {
         Self::WriteAsSeen,
         Self::LeaseHeld,
         Self::WriteThenLook,
+        Self::TlsInTurn,
     ];
 }
 

@@ -1,7 +1,9 @@
 //! The status: one pure function of what was seen and planned.
 
 use bellwether_api::conditions::{ConditionStatus, NewCondition, merge_conditions};
-use bellwether_api::ensemble::status::{ConditionType, DataLossAccepted, ObserversStatus, Reason};
+use bellwether_api::ensemble::status::{
+    ConditionType, DataLossAccepted, ObserversStatus, Reason, TlsStatus,
+};
 use bellwether_api::ensemble::versions;
 use bellwether_api::ensemble::{ChangeStatus, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 use bellwether_api::labels;
@@ -13,6 +15,7 @@ use crate::plan::growth;
 use crate::plan::report::{Availability, Report};
 use crate::plan::trouble::Trouble;
 use crate::plan::verdict::WaitingOn;
+use crate::server_tls::Running;
 
 /// What the status is made of.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +93,12 @@ pub fn status(
             })
             .collect(),
         storage: growth::asked(input.observation),
+        tls: Running::of(input.observation)
+            .all
+            .first()
+            .map(|servers| TlsStatus {
+                servers: servers.to_string(),
+            }),
         certificate: input.observation.identity.as_ref().map(Record::status),
         data_loss_accepted: report.accepted.as_ref().map(accepted),
         conditions: merge_conditions(

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 
 use crate::ids::ServerId;
 use bellwether_api::ensemble::{
-    ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, Storage,
-    versions,
+    ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, ServersTls,
+    Storage, versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -82,6 +82,8 @@ pub struct ValidEnsemble {
     pub pod: Pod,
     /// Whether the members serve ZooKeeper's own metrics.
     pub metrics: bool,
+    /// Whether the servers are to speak TLS among themselves; `None` if the spec does not say.
+    pub servers_tls: Option<ServersTls>,
     /// Whether nothing may be changed.
     pub paused: bool,
     /// The value of the restart annotation.
@@ -193,6 +195,7 @@ pub fn validate(
         jvm,
         pod,
         metrics,
+        tls,
         id_offset,
         paused,
     } = &ensemble.spec;
@@ -260,6 +263,7 @@ pub fn validate(
         jvm_options: jvm.additional_options,
         pod,
         metrics: metrics.is_some_and(|m| m.enabled),
+        servers_tls: tls.and_then(|tls| tls.servers),
         paused: *paused,
         restart_at: ensemble
             .metadata

@@ -5,7 +5,7 @@
 //! connection of the operator stays open, so that its next question costs no handshake.
 
 mod connections;
-mod identity;
+pub(crate) mod identity;
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

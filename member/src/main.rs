@@ -17,6 +17,7 @@ mod options;
 mod prepare;
 mod probe;
 mod serve;
+mod server_tls;
 mod volumes;
 mod words;
 

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
-                                 [--datalog DIR] [--termination-log FILE]
+                                 [--datalog DIR] [--identity DIR] [--tls DIR]
+                                 [--termination-log FILE]
        bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--identity DIR]
-                               [--data DIR] [--datalog DIR]
+                               [--tls DIR] [--data DIR] [--datalog DIR]
        bellwether-member volumes [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
@@ -33,6 +34,10 @@ pub(crate) struct Directories {
     pub(crate) data: PathBuf,
     /// ZooKeeper's `dataLogDir`; may be absent.
     pub(crate) datalog: PathBuf,
+    /// The Secret with the member's certificate.
+    pub(crate) identity: PathBuf,
+    /// Where ZooKeeper reads that certificate; absent where its servers speak plaintext to each other.
+    pub(crate) tls: PathBuf,
     /// The file that Kubernetes shows as the container's termination message.
     pub(crate) termination_log: PathBuf,
 }
@@ -45,6 +50,8 @@ impl Default for Directories {
             conf: "/conf".into(),
             data: "/data".into(),
             datalog: "/datalog".into(),
+            identity: "/etc/bellwether/identity".into(),
+            tls: "/tls".into(),
             termination_log: "/dev/termination-log".into(),
         }
     }
@@ -70,6 +77,8 @@ pub(crate) struct Serve {
     pub(crate) zookeeper: u16,
     /// The directory with the member's certificate.
     pub(crate) identity: PathBuf,
+    /// Where ZooKeeper reads that certificate; may be absent.
+    pub(crate) tls: PathBuf,
     /// Where the volumes are.
     pub(crate) volumes: Volumes,
 }
@@ -129,6 +138,8 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
             "--conf" => &mut directories.conf,
             "--data" => &mut directories.data,
             "--datalog" => &mut directories.datalog,
+            "--identity" => &mut directories.identity,
+            "--tls" => &mut directories.tls,
             "--termination-log" => &mut directories.termination_log,
             other => return Err(format!("prepare has no option {other}")),
         };
@@ -138,12 +149,19 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
 }
 
 fn serve(flags: &[&str]) -> Result<Command, String> {
-    let Directories { data, datalog, .. } = Directories::default();
+    let Directories {
+        data,
+        datalog,
+        identity,
+        tls,
+        ..
+    } = Directories::default();
     let mut serve = Serve {
         listen: PROBE_PORT,
         control: CONTROL_PORT,
         zookeeper: CLIENT_PORT,
-        identity: "/etc/bellwether/identity".into(),
+        identity,
+        tls,
         volumes: Volumes { data, datalog },
     };
     for (flag, value) in pairs(flags)? {
@@ -152,6 +170,7 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
             "--control" => serve.control = port_number(value)?,
             "--port" => serve.zookeeper = port_number(value)?,
             "--identity" => serve.identity = PathBuf::from(value),
+            "--tls" => serve.tls = PathBuf::from(value),
             "--data" => serve.volumes.data = PathBuf::from(value),
             "--datalog" => serve.volumes.datalog = PathBuf::from(value),
             other => return Err(format!("serve has no option {other}")),
@@ -194,13 +213,15 @@ mod tests {
             Ok(Command::Prepare(Directories::default()))
         );
         let all = "prepare --config a --bootstrap b --conf c --data=d --datalog e \
-                   --termination-log g";
+                   --identity h --tls=i --termination-log g";
         let expected = Directories {
             config: "a".into(),
             bootstrap: "b".into(),
             conf: "c".into(),
             data: "d".into(),
             datalog: "e".into(),
+            identity: "h".into(),
+            tls: "i".into(),
             termination_log: "g".into(),
         };
         assert_eq!(parse_line(all), Ok(Command::Prepare(expected)));

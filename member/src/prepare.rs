@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::files::{describe, names, read_if_there, remove_if_there, replace, write_atomically};
 use crate::options::Directories;
+use crate::server_tls;
 use crate::volumes::{self, VERSION};
 
 /// The file that permits ZooKeeper to start with an empty database; and the files that permit this
@@ -101,6 +102,9 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
         replace(&marker_directory.join(INITIALIZE), b"", 0o644)?;
     }
     let copied = copy_configuration(dirs, &zoo_cfg)?;
+    if dirs.tls.is_dir() {
+        server_tls::provide(&dirs.identity, &dirs.tls)?;
+    }
 
     Ok(json!({
         "level": "info",

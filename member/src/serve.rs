@@ -25,7 +25,7 @@ use signal_hook::low_level::pipe;
 use crate::control::Control;
 use crate::http::{self, Connection, PAUSE};
 use crate::options::Serve;
-use crate::probe;
+use crate::{probe, server_tls};
 use clients::Clients;
 
 /// How many new clients are accepted before the present ones are served again.
@@ -43,8 +43,11 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
         zookeeper,
         volumes,
         identity,
+        tls,
         ..
     } = options;
+    let secret = identity.clone();
+    thread::spawn(move || server_tls::keep(&secret, &tls));
     // The probes are answered whatever becomes of this thread.
     thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, identity)).run(&control));
     server

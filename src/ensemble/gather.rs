@@ -17,6 +17,7 @@ use bellwether_ensemble::observation::{
     StatefulSetObservation,
 };
 use bellwether_ensemble::rules::Rules;
+use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::volume_report::VolumeReport;
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
@@ -313,6 +314,10 @@ fn revision(annotations: Option<&BTreeMap<String, String>>) -> Option<Revision> 
         initialize: match annotations.get(INITIALIZE) {
             Some(id) => Some(ServerId(id.parse().ok()?)),
             None => None,
+        },
+        tls: match annotations.get(labels::SERVER_TLS) {
+            Some(tls) => tls.parse().ok()?,
+            None => ServerTls::Disabled,
         },
     })
 }

@@ -43,7 +43,7 @@ pub(crate) struct Identities {
 /// Why a certificate is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// There is none, it ends soon, or its names are not the right ones.
+    /// No certificate is on record, or the one on record ends soon or has other names than the members have now.
     New,
     /// The Secret may be gone.
     IfMissing,
@@ -71,12 +71,13 @@ impl Identities {
         }
     }
 
-    /// Whether the certificate has to be written now. A paused ensemble gets none.
+    /// Whether the certificate has to be written now. A paused ensemble gets no first one, but a new one before the end
+    /// of the one that its servers trust each other by.
     pub(crate) fn wanted(&self, gathered: &Gathered, valid: &ValidEnsemble) -> Option<Wanted> {
-        if valid.paused {
+        let observation = &gathered.observation;
+        if valid.paused && observation.identity.is_none() {
             return None;
         }
-        let observation = &gathered.observation;
         if is_due(valid, observation.identity.as_ref(), observation.now) {
             return Some(Wanted::New);
         }

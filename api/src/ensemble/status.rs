@@ -58,7 +58,10 @@ pub struct ZooKeeperEnsembleStatus {
     /// What the volume claims ask for. Absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageStatus>,
-    /// The certificate that the members present to the operator. Absent before it is made.
+    /// How the members' servers speak to each other. Absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<TlsStatus>,
+    /// The certificate that the members present to the operator and to each other. Absent before it is made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateStatus>,
     /// The last loss of data that a person accepted.
@@ -69,6 +72,14 @@ pub struct ZooKeeperEnsembleStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+}
+
+/// How far encryption has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TlsStatus {
+    /// Between servers: `Disabled`, `Accepted` (they speak plaintext and accept both), `Preferred` (they speak TLS and accept
+    /// both) or `Required`. While they change, that of the members that are furthest from `Required`.
+    pub servers: String,
 }
 
 /// A certificate that the operator replaces before its end.

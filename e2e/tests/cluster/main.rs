@@ -27,6 +27,7 @@ mod routing;
 mod scenarios;
 mod soak;
 mod storm;
+mod tls;
 
 use std::process::ExitCode;
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -120,6 +121,7 @@ const TESTS: &[Test] = tests![
     1 elections::a_lock_that_outlives_its_holder_is_shown_as_held,
     2 elections::two_generations_of_curators_latch_reconnect,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,
+    3 tls::servers_switch_to_tls_under_writes_and_renew_their_certificate_without_a_restart,
 ];
 
 /// Tests that change the operator that the others rely on, or cut it off, or count what it did since it

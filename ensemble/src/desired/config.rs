@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{DesiredObject, ObjectKind, apply, members_service, metadata, pod_name, short_hash};
 use crate::ids::{ServerId, Voters};
 use crate::observation::Revision;
+use crate::server_tls::ServerTls;
 use crate::validate::ValidEnsemble;
 
 /// The port of clients.
@@ -96,6 +97,7 @@ pub fn render(
     ensemble: &ValidEnsemble,
     voters: &Voters,
     initialize: Option<ServerId>,
+    tls: ServerTls,
 ) -> RenderedRevision {
     let mut files = BTreeMap::from([
         (
@@ -105,21 +107,26 @@ pub fn render(
         ("logback.xml".to_owned(), LOGBACK.to_owned()),
     ]);
     let servers = server_lines(ensemble, voters);
-    let of_a_voter = cfg(ensemble, &servers, None);
+    let of_a_voter = cfg(ensemble, tls, &servers, None);
     // A leaver that restarts before its pod is removed must not vote, so its file makes it an observer.
     if let Some(last) = voters.last() {
         let leaver = ServerId(last.0 + 1);
         let host = member_host(ensemble, leaver);
         files.insert(
             format!("zoo-{leaver}.cfg"),
-            cfg(ensemble, &servers, Some((&leaver.to_string(), &host))),
+            cfg(ensemble, tls, &servers, Some((&leaver.to_string(), &host))),
         );
     }
     // One file for any number of observers, so that a change of their number restarts no member; each observer
     // fills in its own id and name. No voter lists them: a leader accepts learners that it does not know.
     files.insert(
         "zoo-observer.cfg".to_owned(),
-        cfg(ensemble, &servers, Some(("{id}", &host(ensemble, "{pod}")))),
+        cfg(
+            ensemble,
+            tls,
+            &servers,
+            Some(("{id}", &host(ensemble, "{pod}"))),
+        ),
     );
     if let Some(id) = initialize {
         files.insert("initialize".to_owned(), id.to_string());
@@ -136,6 +143,7 @@ pub fn render(
             name,
             voters: voters.clone(),
             initialize,
+            tls,
         },
         files,
     }
@@ -154,12 +162,18 @@ fn server_lines(ensemble: &ValidEnsemble, voters: &Voters) -> String {
 }
 
 /// A whole file with the voters' lines; `observer` is the id and host of a server that observes.
-fn cfg(ensemble: &ValidEnsemble, servers: &str, observer: Option<(&str, &str)>) -> String {
+fn cfg(
+    ensemble: &ValidEnsemble,
+    tls: ServerTls,
+    servers: &str,
+    observer: Option<(&str, &str)>,
+) -> String {
     let port = CLIENT_PORT.to_string();
     let users = ensemble.settings.iter();
     let mut lines: BTreeMap<&str, &str> = PREFERRED.iter().copied().collect();
     lines.extend(users.map(|(key, value)| (key.as_str(), value.as_str())));
     lines.extend(FIXED.iter().copied());
+    lines.extend(tls_lines(tls));
     lines.insert("clientPort", &port);
     let metrics_port = METRICS_PORT.to_string();
     if ensemble.metrics {
@@ -182,6 +196,27 @@ fn cfg(ensemble: &ValidEnsemble, servers: &str, observer: Option<(&str, &str)>) 
         text.push_str(&server_line(id, host, "observer"));
     }
     text
+}
+
+/// The settings of TLS between the servers.
+///
+/// * Whoever has a certificate of the ensemble's own authority is a member, so host names are not verified: every
+///   member presents the same one, and a server would look up names of addresses to verify (`ZKTrustManager`).
+/// * `sslQuorumReloadCertFiles`: a renewed certificate needs no restart (`FileChangeWatcher`, which sees files that
+///   are renamed into the directory, as the member program does).
+fn tls_lines(tls: ServerTls) -> Vec<(&'static str, &'static str)> {
+    let flag = |set: bool| if set { "true" } else { "false" };
+    if tls == ServerTls::Disabled {
+        return Vec::new();
+    }
+    vec![
+        ("sslQuorum", flag(tls >= ServerTls::Preferred)),
+        ("portUnification", flag(tls <= ServerTls::Preferred)),
+        ("sslQuorumReloadCertFiles", "true"),
+        ("ssl.quorum.hostnameVerification", "false"),
+        ("ssl.quorum.keyStore.location", "/tls/member.pem"),
+        ("ssl.quorum.trustStore.location", "/tls/authorities.pem"),
+    ]
 }
 
 /// The DNS name of a member.
@@ -236,7 +271,7 @@ mod tests {
         };
         let mut valid = example(spec);
         valid.context.cluster_domain = "example.internal".to_owned();
-        let rendered = render(&valid, &Voters::first(3, 0), None);
+        let rendered = render(&valid, &Voters::first(3, 0), None, ServerTls::Disabled);
         for (name, file) in rendered.files.iter().filter(|(n, _)| n.ends_with(".cfg")) {
             let servers: Vec<&str> = file.lines().filter(|l| l.starts_with("server.")).collect();
             assert!(servers.len() >= 3, "{name}: {file}");
@@ -259,7 +294,7 @@ mod tests {
         };
         let ensemble = example(spec);
         let servers = server_lines(&ensemble, &Voters::first(1, 0));
-        cfg(&ensemble, &servers, None)
+        cfg(&ensemble, ServerTls::Disabled, &servers, None)
     }
 
     #[test]
@@ -270,10 +305,36 @@ mod tests {
                 ..Default::default()
             });
             ensemble.metrics = metrics;
-            cfg(&ensemble, "", None)
+            cfg(&ensemble, ServerTls::Disabled, "", None)
         };
         assert!(text(true).contains("\nmetricsProvider.httpPort=7000\n"));
         assert!(!text(false).contains("metricsProvider"));
+    }
+
+    #[test]
+    fn each_state_of_tls_has_its_flags_and_plaintext_has_none() {
+        let ensemble = example(ZooKeeperEnsembleSpec {
+            replicas: 1,
+            ..Default::default()
+        });
+        for (tls, ssl, both) in [
+            (ServerTls::Accepted, "false", "true"),
+            (ServerTls::Preferred, "true", "true"),
+            (ServerTls::Required, "true", "false"),
+        ] {
+            let text = cfg(&ensemble, tls, "", None);
+            assert!(text.contains(&format!("\nsslQuorum={ssl}\n")), "{text}");
+            assert!(
+                text.contains(&format!("\nportUnification={both}\n")),
+                "{text}"
+            );
+            assert!(text.contains("\nsslQuorumReloadCertFiles=true\n"), "{text}");
+        }
+        let plain = cfg(&ensemble, ServerTls::Disabled, "", None);
+        assert!(
+            !plain.contains("ssl") && !plain.contains("portUni"),
+            "{plain}"
+        );
     }
 
     #[test]

@@ -90,6 +90,7 @@ mod tests {
     use super::*;
     use crate::desired::{config, services};
     use crate::ids::Voters;
+    use crate::server_tls::ServerTls;
     use crate::validate::example;
 
     fn ensemble(observers: i32) -> ValidEnsemble {
@@ -107,8 +108,11 @@ mod tests {
     #[test]
     fn the_number_of_observers_is_in_no_file_so_a_change_of_it_restarts_nobody() {
         let voters = Voters::first(3, 7);
-        let none = config::render(&ensemble(0), &voters, None);
-        assert_eq!(none, config::render(&ensemble(50), &voters, None));
+        let none = config::render(&ensemble(0), &voters, None, ServerTls::Disabled);
+        assert_eq!(
+            none,
+            config::render(&ensemble(50), &voters, None, ServerTls::Disabled)
+        );
         let voter = &none.files["zoo-8.cfg"];
         assert!(!voter.contains("observer"), "{voter}");
         let observer = &none.files["zoo-observer.cfg"];
@@ -122,7 +126,7 @@ mod tests {
     #[test]
     fn observers_have_their_own_ids_labels_and_volumes() {
         let ensemble = ensemble(2);
-        let rendered = config::render(&ensemble, &Voters::first(3, 7), None);
+        let rendered = config::render(&ensemble, &Voters::first(3, 7), None, ServerTls::Disabled);
         let set = stateful_set(
             &ensemble,
             &rendered.revision,

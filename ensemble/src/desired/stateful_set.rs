@@ -17,6 +17,7 @@ use super::{
 };
 use crate::certificates::identity_secret;
 use crate::observation::Revision;
+use crate::server_tls::ServerTls;
 use crate::validate::ValidEnsemble;
 
 pub use inputs::inputs_hash;
@@ -36,6 +37,9 @@ const CONTROL_VERSION: &str = "1";
 pub const CONTAINER: &str = "zookeeper";
 /// The name of the init container that prepares the volume.
 pub const PREPARE_CONTAINER: &str = "prepare";
+
+/// Where the Secret with the member's certificate is mounted.
+const IDENTITY: &str = "/etc/bellwether/identity";
 
 /// The most memory that the member program may take. It needs 2 MiB, also while 200 clients keep it
 /// busy; the rest is for the container runtime.
@@ -213,6 +217,12 @@ fn pod_annotations(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     all.insert(labels::CONFIG_REVISION.to_owned(), revision.name.clone());
     all.insert(labels::VOTERS.to_owned(), revision.voters.to_string());
     all.insert(labels::CONTROL.to_owned(), CONTROL_VERSION.to_owned());
+    if revision.tls != ServerTls::Disabled {
+        all.insert(
+            labels::SERVER_TLS.to_owned(),
+            revision.tls.as_str().to_owned(),
+        );
+    }
     if let Some(id) = revision.initialize {
         all.insert(INITIALIZE.to_owned(), id.to_string());
     }
@@ -246,12 +256,13 @@ fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
                 "name": "bootstrap",
                 "configMap": { "name": bootstrap_config_map(&ensemble.name), "optional": true },
             },
-            // A member serves without it, unseen by the operator, which writes the Secret again.
             {
                 "name": "identity",
                 "secret": {
                     "secretName": identity_secret(ensemble),
-                    "optional": true,
+                    // A member that speaks plaintext serves without it, unseen by the operator, which writes the
+                    // Secret again.
+                    "optional": revision.tls == ServerTls::Disabled,
                     "defaultMode": 0o440,
                 },
             },
@@ -260,10 +271,25 @@ fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
             { "name": "logs", "emptyDir": { "sizeLimit": scratch } },
         ],
     });
+    let mut prepare = with_log(ensemble, prepare(ensemble), false);
+    let mut zookeeper = with_log(ensemble, zookeeper(ensemble), false);
+    let mut probes = with_log(ensemble, probes(ensemble), true);
+    if revision.tls != ServerTls::Disabled {
+        let identity = json!({ "name": "identity", "mountPath": IDENTITY, "readOnly": true });
+        let tls = json!({ "name": "tls", "mountPath": "/tls" });
+        let read_only = json!({ "name": "tls", "mountPath": "/tls", "readOnly": true });
+        mount(&mut prepare, [identity, tls.clone()]);
+        mount(&mut zookeeper, [read_only]);
+        mount(&mut probes, [tls]);
+        if let Some(volumes) = spec["volumes"].as_array_mut() {
+            // The key is on no disk of the node.
+            volumes.push(json!({
+                "name": "tls",
+                "emptyDir": { "medium": "Memory", "sizeLimit": "1Mi" },
+            }));
+        }
+    }
     let mut set = |key: &str, value: Value| spec[key] = value;
-    let prepare = with_log(ensemble, prepare(ensemble), false);
-    let zookeeper = with_log(ensemble, zookeeper(ensemble), false);
-    let probes = with_log(ensemble, probes(ensemble), true);
     set("initContainers", Value::Array(vec![prepare]));
     set("containers", Value::Array(vec![zookeeper, probes]));
     if !ensemble.image_pull_secrets.is_empty() {
@@ -306,15 +332,20 @@ fn restricted() -> Value {
 
 /// The container with the transaction log's volume, if it has one of its own.
 fn with_log(ensemble: &ValidEnsemble, mut container: Value, read_only: bool) -> Value {
-    let mounts = container["volumeMounts"].as_array_mut();
-    if let (Some(_), Some(mounts)) = (&ensemble.transaction_log, mounts) {
-        let mut mount = json!({ "name": LOG, "mountPath": "/datalog" });
+    if ensemble.transaction_log.is_some() {
+        let mut log = json!({ "name": LOG, "mountPath": "/datalog" });
         if read_only {
-            mount["readOnly"] = json!(true);
+            log["readOnly"] = json!(true);
         }
-        mounts.push(mount);
+        mount(&mut container, [log]);
     }
     container
+}
+
+fn mount(container: &mut Value, mounts: impl IntoIterator<Item = Value>) {
+    if let Some(all) = container["volumeMounts"].as_array_mut() {
+        all.extend(mounts);
+    }
 }
 
 fn prepare(ensemble: &ValidEnsemble) -> Value {
@@ -366,7 +397,7 @@ fn probes(ensemble: &ValidEnsemble) -> Value {
         "volumeMounts": [
             // It reports how full the volume is, and what is on it.
             { "name": "data", "mountPath": "/data", "readOnly": true },
-            { "name": "identity", "mountPath": "/etc/bellwether/identity", "readOnly": true },
+            { "name": "identity", "mountPath": IDENTITY, "readOnly": true },
         ],
     })
 }

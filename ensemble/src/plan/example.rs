@@ -1,5 +1,6 @@
 //! A running ensemble for the tests of the planner's modules: at rest, until a test changes it.
 
+use crate::server_tls::ServerTls;
 use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{MemberRole, Observers};
 use jiff::{SignedDuration, Timestamp};
@@ -106,7 +107,7 @@ impl Running {
             ..Default::default()
         });
         ensemble.size = size;
-        let revision = config::render(&ensemble, &first(size), None).revision;
+        let revision = config::render(&ensemble, &first(size), None, ServerTls::Disabled).revision;
         let set = |replicas| StatefulSetObservation {
             replicas,
             template: Some(revision.clone()),
@@ -185,7 +186,13 @@ impl Running {
 
     /// Writes a template with this many voters.
     pub(crate) fn template(&mut self, size: u16, initialize: Option<ServerId>) -> Revision {
-        let revision = config::render(&self.ensemble, &first(size), initialize).revision;
+        let revision = config::render(
+            &self.ensemble,
+            &first(size),
+            initialize,
+            ServerTls::Disabled,
+        )
+        .revision;
         let inputs = inputs(&self.ensemble, &revision);
         let set = self.set();
         set.template = Some(revision.clone());

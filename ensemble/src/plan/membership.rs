@@ -10,6 +10,7 @@ use crate::plan::view::{Member, View};
 use crate::plan::volumes;
 use crate::rules::Rule;
 use crate::safety::{holds_majority, may_become_live, may_live_together, never_joins};
+use crate::server_tls::ServerTls;
 use crate::validate::ValidEnsemble;
 
 /// The decision.
@@ -21,6 +22,8 @@ pub struct Change {
     pub replicas: u16,
     /// The newcomer that initializes its empty disk; only in the step from one to two members.
     pub initialize: Option<ServerId>,
+    /// How the servers speak to each other under the template.
+    pub tls: ServerTls,
     /// A leaver that leads and must be restarted first, so that another member leads.
     pub bounce: Option<ServerId>,
     /// The list of a step that may begin as soon as every volume claim carries it.
@@ -29,8 +32,26 @@ pub struct Change {
     pub held: Option<String>,
 }
 
-/// Decides on the next voters.
+/// Decides on the next voters, and on TLS between them.
+///
+/// A size change is finished before a new state of TLS begins, and every member runs the template's state before a step
+/// of a size change begins.
 pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservation) -> Change {
+    let mut change = next_voters(ensemble, view, set);
+    let wanted_voters = Voters::first(ensemble.size, ensemble.id_offset);
+    let same = change.voters == view.template.voters && change.bounce.is_none();
+    let at_rest = same && change.voters == wanted_voters && view.is_finished();
+    let wanted = view.template.tls.wanted(ensemble.servers_tls);
+    // A single server has no other to reach.
+    if !view.rules.keep(Rule::TlsInTurn) || at_rest && view.tls.pods == 1 {
+        change.tls = wanted;
+        return change;
+    }
+    change.tls = ServerTls::next(view.template.tls, &view.tls, wanted, at_rest);
+    change
+}
+
+fn next_voters(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservation) -> Change {
     let template = &view.template.voters;
     let wanted = Voters::first(ensemble.size, ensemble.id_offset);
     let named = view.template.initialize;
@@ -39,6 +60,7 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         voters: template.clone(),
         replicas: set.replicas,
         initialize: named,
+        tls: view.template.tls,
         bounce: None,
         begins: None,
         held: None,
@@ -57,7 +79,8 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
         // A shrinking ensemble does not wait for a last member that is down: that may be why it shrinks.
         let finished = view.is_finished() || wanted.len() < template.len() && view.is_settled();
         let free = !view.rules.keep(Rule::ClaimsFirst);
-        let ready = finished && (view.claims_agree || free) && closed;
+        let one_tls = view.tls.all.iter().all(|tls| *tls == view.template.tls);
+        let ready = finished && (view.claims_agree || free) && closed && one_tls;
         if ready || !view.rules.keep(Rule::FinishedFirst) {
             begin_step(ensemble, view, &wanted, &mut change);
             // Writes may be acknowledged under the new list as soon as the template carries it.

@@ -517,8 +517,31 @@ fn message(
                 .trim_end()
                 .to_owned()
         }
+        Phase::Rolling => {
+            let tls = tls_changes(ensemble, view, change);
+            [tls.as_deref(), Some(&doing)]
+                .into_iter()
+                .flatten()
+                .collect::<Vec<_>>()
+                .join(" ")
+                .trim_end()
+                .to_owned()
+        }
         _ => doing,
     }
+}
+
+/// What servers will do after this roll, if it changes TLS between them.
+fn tls_changes(ensemble: &ValidEnsemble, view: &View<'_>, change: &Change) -> Option<String> {
+    let wanted = change.tls.wanted(ensemble.servers_tls);
+    let next = change.tls;
+    let rolls = view.tls.all.iter().any(|tls| *tls != next);
+    let goes_on = match next == wanted {
+        true => String::new(),
+        false => format!(", and goes on until they {}", wanted.explain()),
+    };
+    (rolls || next != wanted)
+        .then(|| format!("Servers change until they {}{goes_on}.", next.explain()))
 }
 
 fn waiting(roll: &Roll) -> String {

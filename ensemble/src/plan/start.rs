@@ -18,6 +18,7 @@ use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, PodObservation, Revision};
 use crate::rules::{Rule, Rules};
 use crate::safety::may_live_together;
+use crate::server_tls::{Running, ServerTls};
 use crate::validate::ValidEnsemble;
 
 /// What to start, or why nothing is started.
@@ -28,6 +29,8 @@ enum Start {
         voters: Voters,
         /// The newcomer that initializes its empty disk, if one did already.
         initialize: Option<crate::ids::ServerId>,
+        /// How its servers speak to each other.
+        tls: ServerTls,
         /// How many pods it wants.
         replicas: u16,
         /// Who may start with an empty disk.
@@ -48,14 +51,15 @@ pub(super) fn plan_start(
     observation: &Observation,
 ) -> Plan {
     let start = decide(rules, ensemble, observation);
-    let (voters, initialize, replicas, permission, message) = match start {
+    let (voters, initialize, tls, replicas, permission, message) = match start {
         Start::Create {
             voters,
             initialize,
+            tls,
             replicas,
             permission,
             message,
-        } => (voters, initialize, replicas, permission, message),
+        } => (voters, initialize, tls, replicas, permission, message),
         Start::Wait(message) => {
             let mut plan = Plan::nothing(Report::new(Phase::Starting, message));
             plan.requeue = SOON;
@@ -65,7 +69,7 @@ pub(super) fn plan_start(
             return Plan::nothing(Report::of_trouble(Phase::Blocked, trouble));
         }
     };
-    let rendered = config::render(ensemble, &voters, initialize);
+    let rendered = config::render(ensemble, &voters, initialize, tls);
     let sizes = ClaimSizes::wanted(ensemble);
     let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
     let mut report = Report::new(Phase::Starting, message);
@@ -116,7 +120,7 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
     if observation.claims.is_empty() {
         let voters = Voters::first(ensemble.size, ensemble.id_offset);
         let message = format!("Creating {} members.", ensemble.size);
-        return first_start(observation, voters, message);
+        return first_start(ensemble, observation, voters, message);
     }
     match (volumes::recorded(rules, ensemble, observation), open) {
         (Recorded::Start(voters), _) => {
@@ -124,12 +128,13 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
                 "Creating the members {{{voters}}}, the last that are known to have served, on the \
                  volumes that exist."
             );
-            create(voters, None, 0, closed(observation), message)
+            let permission = closed(observation);
+            start_all(ensemble, voters, permission, message)
         }
         // It never served.
         (Recorded::Nothing, Some(voters)) => {
             let message = format!("Creating {} members.", voters.len());
-            first_start(observation, voters, message)
+            first_start(ensemble, observation, voters, message)
         }
         (Recorded::Nothing, None) => unrecorded(ensemble, observation),
         (Recorded::Lost { voters, intact }, _) => Start::Refuse(Trouble {
@@ -146,31 +151,36 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
     }
 }
 
-fn create(
+/// No voter runs: all of them start at the same time.
+fn start_all(
+    ensemble: &ValidEnsemble,
     voters: Voters,
-    initialize: Option<crate::ids::ServerId>,
-    pods: u16,
     permission: BootstrapPermission,
     message: String,
 ) -> Start {
-    let size = u16::try_from(voters.len()).unwrap_or(u16::MAX);
     Start::Create {
-        replicas: size.max(pods),
+        replicas: u16::try_from(voters.len()).unwrap_or(u16::MAX),
         voters,
-        initialize,
+        initialize: None,
+        tls: ServerTls::of_new(ensemble.servers_tls),
         permission: Box::new(permission),
         message,
     }
 }
 
 /// All of these members may start with an empty disk.
-fn first_start(observation: &Observation, voters: Voters, message: String) -> Start {
+fn first_start(
+    ensemble: &ValidEnsemble,
+    observation: &Observation,
+    voters: Voters,
+    message: String,
+) -> Start {
     let permission = BootstrapPermission {
         initialize: Some(voters.clone()),
         until: Some(observation.now + PERMISSION),
         ..Default::default()
     };
-    create(voters, None, 0, permission, message)
+    start_all(ensemble, voters, permission, message)
 }
 
 /// Pods that Kubernetes deletes or is about to delete: their StatefulSet does not exist, and only orphaned pods
@@ -239,13 +249,17 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         "The StatefulSet is gone; creating it again for the members {{{}}}.",
         chosen.voters
     );
-    create(
-        chosen.voters.clone(),
-        chosen.initialize,
-        pods.unwrap_or(0),
-        permission,
+    let wanted = chosen.tls.wanted(ensemble.servers_tls);
+    let tls = ServerTls::next(chosen.tls, &Running::of(observation), wanted, false);
+    let size = u16::try_from(chosen.voters.len()).unwrap_or(u16::MAX);
+    Start::Create {
+        replicas: size.max(pods.unwrap_or(0)),
+        voters: chosen.voters.clone(),
+        initialize: chosen.initialize,
+        tls,
+        permission: Box::new(permission),
         message,
-    )
+    }
 }
 
 /// Claims of an operator version that recorded nothing on them, or of an ensemble that served only
@@ -258,7 +272,8 @@ fn unrecorded(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
             ensemble.size
         );
         let voters = Voters::first(ensemble.size, ensemble.id_offset);
-        return create(voters, None, 0, closed(observation), message);
+        let permission = closed(observation);
+        return start_all(ensemble, voters, permission, message);
     }
     let names: Vec<&str> = observation.claims.iter().map(|c| c.name.as_str()).collect();
     let count = ordinals.len();

@@ -16,6 +16,7 @@ use crate::observation::{
 use crate::plan::volumes;
 use crate::rules::{Rule, Rules};
 use crate::safety::{can_elect, can_join};
+use crate::server_tls::Running;
 use crate::validate::ValidEnsemble;
 
 /// How long a member that leaves may be down before the others go on without it.
@@ -115,6 +116,8 @@ pub struct View<'a> {
     /// The live voter sets: that of every pod that may still run, and that of the template, which every new pod
     /// gets.
     pub live: BTreeSet<&'a Voters>,
+    /// How the servers speak to each other.
+    pub tls: Running,
     /// The one member that reports that it leads; `None` also when two report so.
     pub leader: Option<ServerId>,
     /// How many members report that they lead.
@@ -203,6 +206,7 @@ impl<'a> View<'a> {
         Ok(Self {
             template,
             live,
+            tls: Running::of(observation),
             members,
             missing,
             serving,

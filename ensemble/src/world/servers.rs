@@ -41,6 +41,12 @@ impl<F: Faults> World<F> {
         self.runs(pod) && self.faults.joins(pod)
     }
 
+    /// Whether a server and another one can speak to each other.
+    fn reaches(&self, pod: &Pod, other: ServerId) -> bool {
+        let other = self.pods.get(&other);
+        other.is_some_and(|other| pod.revision.tls.reaches(other.revision.tls))
+    }
+
     fn begin_epoch(&mut self) {
         self.epoch += 1;
         let following = self.pods.iter().filter(|(_, pod)| pod.following.is_some());
@@ -89,8 +95,10 @@ impl<F: Faults> World<F> {
         for id in self.pods.keys().copied().collect::<Vec<_>>() {
             let leader = self.pods.values().find_map(|pod| pod.following);
             let serving = self.following(None);
+            let reaches = |pod: &Pod| leader.is_none_or(|leader| self.reaches(pod, leader));
             let joins = self.pods.get(&id).is_some_and(|pod| {
                 pod.following.is_none()
+                    && reaches(pod)
                     && self.may_join(pod)
                     && can_join(id, &pod.revision.voters, &serving, leader)
             });
@@ -114,7 +122,10 @@ impl<F: Faults> World<F> {
         for (zxid, candidate) in candidates.iter().rev() {
             // Each supporter knows the candidate and has nothing newer.
             let supports = |(z, id): &&(u64, ServerId)| {
-                z <= zxid && list(*id).is_some_and(|voters| voters.contains(*candidate))
+                let supporter = self.pods.get(id);
+                z <= zxid
+                    && list(*id).is_some_and(|voters| voters.contains(*candidate))
+                    && supporter.is_some_and(|pod| self.reaches(pod, *candidate))
             };
             let support = candidates.iter().filter(supports);
             let mut support: Voters = support.map(|(_, id)| *id).collect();

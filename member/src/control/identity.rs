@@ -15,7 +15,7 @@ use webpki::EndEntityCert;
 const OPERATOR: &str = "operator.zookeeper.bellwether.dev";
 
 /// The files in the Secret: the authority, the certificate, its key.
-type Files = [Vec<u8>; 3];
+pub(crate) type Files = [Vec<u8>; 3];
 
 /// The member's certificate, from files that change while the program runs.
 #[derive(Debug)]
@@ -59,12 +59,22 @@ impl Identity {
     }
 }
 
-fn read(directory: &Path) -> Result<Files> {
-    let file = |name| std::fs::read(directory.join(name));
+/// Reads the files of one version of the Secret: the kubelet replaces the directory that `..data` names.
+///
+/// # Errors
+/// When one cannot be read.
+pub(crate) fn read(directory: &Path) -> Result<Files> {
+    let version = directory.join("..data").canonicalize();
+    let version = version.unwrap_or_else(|_| directory.to_owned());
+    let file = |name| std::fs::read(version.join(name));
     Ok([file("ca.crt")?, file("tls.crt")?, file("tls.key")?])
 }
 
-fn configure([authority, certificate, key]: &Files) -> Result<Arc<ServerConfig>> {
+/// How to answer with this certificate.
+///
+/// # Errors
+/// When the files are not PEM, or the certificate is not of this key.
+pub(crate) fn configure([authority, certificate, key]: &Files) -> Result<Arc<ServerConfig>> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(authority) {
         let certificate = certificate.map_err(Error::other)?;

@@ -31,6 +31,8 @@ impl Pod {
             conf: root.join("conf"),
             data: root.join("data"),
             datalog: root.join("datalog"),
+            identity: root.join("identity"),
+            tls: root.join("tls"),
             termination_log: root.join("termination-log"),
         };
         for dir in [

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Mutex;
 
-use bellwether_api::ensemble::{Config, MemberRole};
+use bellwether_api::ensemble::{Config, MemberRole, ServersTls, Tls};
 use bellwether_api::labels;
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 use bellwether_ensemble::desired::claims::ClaimSizes;
@@ -21,6 +21,7 @@ use bellwether_ensemble::observation::{
 use bellwether_ensemble::plan::facts::Facts;
 use bellwether_ensemble::plan::{Step, plan_under};
 use bellwether_ensemble::rules::Rules;
+use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::validate::{Context, ValidEnsemble, validate};
 use bellwether_ensemble::volume_report::{Usage, VolumeReport};
 use bellwether_ensemble::{ServerId, Voters};
@@ -71,6 +72,10 @@ fn ensemble(size: u8, content: u8) -> Result<ValidEnsemble, String> {
         config: Some(Config {
             snap_count: Some(1000 + i32::from(content)),
             ..Default::default()
+        }),
+        // The order of the states of TLS concerns no safety rule, and is proven beside it.
+        tls: Some(Tls {
+            servers: Some(ServersTls::Disabled),
         }),
         ..Default::default()
     };
@@ -161,7 +166,13 @@ impl Operator {
         let mut known = self.revisions.lock().unwrap_or_else(|e| e.into_inner());
         let revision = known.entry(template).or_insert_with(|| {
             let newcomer = initialize(template.initialize);
-            config::render(ensemble, &voters(template.list), newcomer).revision
+            config::render(
+                ensemble,
+                &voters(template.list),
+                newcomer,
+                ServerTls::Disabled,
+            )
+            .revision
         });
         Some(revision.clone())
     }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use bellwether_ensemble::desired::{DesiredObject, config};
 use bellwether_ensemble::observation::{PodState, Revision, ServerReport};
+use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::{ServerId, ValidEnsemble, Voters};
 use jiff::Timestamp;
 
@@ -44,6 +45,11 @@ impl Node {
     /// The permission to bootstrap, as every pod sees it.
     pub fn bootstrap(&self) -> PathBuf {
         self.root.join("bootstrap")
+    }
+
+    /// The Secret with the members' certificate.
+    pub fn secret(&self) -> PathBuf {
+        self.root.join("secret")
     }
 
     /// The files of a configuration revision.
@@ -130,12 +136,15 @@ impl Pod {
         let volume = node.volume(ordinal);
         fs::create_dir_all(&conf)?;
         fs::create_dir_all(&volume)?;
+        if template.0.tls != ServerTls::Disabled {
+            fs::create_dir_all(conf.join("tls"))?;
+        }
         prepare(node, ensemble, ordinal, &template.0.name, &conf)?;
         let path = conf.join("zoo.cfg");
         let rendered = fs::read_to_string(&path)?;
         fs::write(
             &path,
-            on_loopback(&rendered, ensemble, id, &volume, &address),
+            on_loopback(&rendered, ensemble, id, [&volume, &conf], &address),
         )?;
         let mut pod = Self {
             ordinal,
@@ -269,6 +278,8 @@ fn prepare(
         ("--conf", conf.to_owned()),
         ("--data", node.volume(ordinal)),
         ("--datalog", node.root.join("no-separate-log")),
+        ("--identity", node.secret()),
+        ("--tls", conf.join("tls")),
         ("--termination-log", conf.join("termination-log")),
     ] {
         command.arg(flag).arg(path);
@@ -290,16 +301,17 @@ fn prepare(
     Ok(())
 }
 
-/// The rendered file with what only a container has replaced: names by addresses, the directory, and
+/// The rendered file with what only a container has replaced: names by addresses, the directories, and
 /// listening on one address instead of all.
 fn on_loopback(
     rendered: &str,
     ensemble: &ValidEnsemble,
     id: ServerId,
-    volume: &Path,
+    [volume, conf]: [&Path; 2],
     address: impl Fn(ServerId) -> Ipv4Addr,
 ) -> String {
     let mut text = rendered
+        .replace("=/tls/", &format!("={}/tls/", conf.display()))
         .replace(
             "dataDir=/data\n",
             &format!("dataDir={}\n", volume.display()),

@@ -5,12 +5,14 @@
 //! themselves answer. The files that the servers read are those that the operator renders.
 
 pub mod audit;
+pub mod authority;
 pub mod classes;
 pub mod client;
 pub mod installation;
 pub mod kubelet;
 pub mod network;
 pub mod server;
+pub mod stranger;
 pub mod world;
 
 // The operator's own questions to a server, word for word.

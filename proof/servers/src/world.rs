@@ -20,6 +20,7 @@ use bellwether_ensemble::plan::facts::Facts;
 use bellwether_ensemble::plan::{Step, plan_under};
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::safety::holds_majority;
+use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::validate::{Context, invalid_message};
 use bellwether_ensemble::{Observation, Plan, ServerId, ValidEnsemble, Voters, validate};
 use futures::future::join_all;
@@ -29,9 +30,11 @@ use tempfile::TempDir;
 use tokio::time::sleep;
 
 use crate::audit::Audit;
+use crate::authority;
 use crate::installation::Installation;
 use crate::kubelet::{Node, Pod};
 use crate::network::Network;
+use crate::stranger::Stranger;
 use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for};
 
 /// How long the world rests after each pass. In a cluster, pod events and the plan's requeue time
@@ -93,6 +96,7 @@ impl World {
             .tempdir()?;
         let root = directory.path().to_owned();
         fs::create_dir_all(root.join("bootstrap"))?;
+        authority::write_secret(&root.join("secret"))?;
         Ok(Self {
             ensemble,
             rules: Rules::ALL,
@@ -154,6 +158,37 @@ impl World {
     pub fn template_voters(&self) -> Option<Voters> {
         let template = self.objects.template(NAME)?;
         Some(template.revision.voters)
+    }
+
+    /// How the servers speak to each other under the pod template.
+    pub fn template_tls(&self) -> Option<ServerTls> {
+        Some(self.objects.template(NAME)?.revision.tls)
+    }
+
+    /// How many pods run each state of TLS.
+    pub fn tls(&self) -> BTreeMap<ServerTls, usize> {
+        let mut all = BTreeMap::new();
+        for pod in self.pods.values() {
+            *all.entry(pod.revision.tls).or_default() += 1;
+        }
+        all
+    }
+
+    /// Starts a server with the plain software that observes without being asked to.
+    ///
+    /// # Errors
+    /// When the process cannot be made.
+    pub fn stranger(&self) -> Result<Stranger> {
+        let members = self.lists().into_keys();
+        let members: Vec<_> = members.map(|id| (id, self.address(id))).collect();
+        let id = ServerId(100);
+        let directory = self.node.root.join("stranger");
+        Stranger::start(
+            &self.node.installation,
+            &directory,
+            (id, self.address(id)),
+            &members,
+        )
     }
 
     /// The voters that each server's file names.

@@ -124,6 +124,8 @@ pub enum Edit {
     Additional(u16),
     /// Which nodes the pods may run on.
     Placement(bool),
+    /// Whether the servers speak TLS to each other.
+    Tls(bool),
 }
 
 impl Edit {
@@ -143,6 +145,10 @@ impl Edit {
                 let any = json!([{ "operator": "Exists" }]);
                 let tolerations = if anywhere { any } else { json!([]) };
                 json!({ "pod": { "tolerations": tolerations } })
+            }
+            Self::Tls(on) => {
+                let servers = if on { "Required" } else { "Disabled" };
+                json!({ "tls": { "servers": servers } })
             }
         }
     }

@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::desired::claims::ClaimSizes;
 use crate::desired::short_hash;
 use crate::observation::Revision;
+use crate::server_tls::ServerTls;
 use crate::validate::{LogVolume, ValidEnsemble};
 
 /// The hash of everything that the user asks for and that the pod template depends on. It does not depend on
@@ -30,6 +31,8 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         pod,
         metrics,
         restart_at,
+        // The revision has the state on the way to it.
+        servers_tls: _,
         // Fixed for the life of an ensemble.
         name: _,
         namespace: _,
@@ -54,6 +57,7 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         name: _,
         voters,
         initialize,
+        tls,
     } = revision;
     let ClaimSizes { data, log } = sizes;
     let mut inputs = json!([
@@ -80,6 +84,9 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
     }
     if let (true, Some(inputs)) = (*metrics, inputs.as_array_mut()) {
         inputs.push(json!("metrics"));
+    }
+    if let (true, Some(inputs)) = (*tls != ServerTls::Disabled, inputs.as_array_mut()) {
+        inputs.push(json!(["server-tls", tls.as_str()]));
     }
     short_hash(&inputs)
 }

@@ -1,5 +1,6 @@
 //! What the containers of a pod may do, and what the kubelet asks them.
 
+use crate::server_tls::ServerTls;
 use std::collections::BTreeMap;
 
 use bellwether_api::ZooKeeperEnsembleSpec;
@@ -11,12 +12,16 @@ use crate::validate::example;
 
 /// The pods of voters and of observers.
 fn pods() -> [Value; 2] {
+    pods_with(ServerTls::Disabled)
+}
+
+fn pods_with(tls: ServerTls) -> [Value; 2] {
     let spec = ZooKeeperEnsembleSpec {
         replicas: 3,
         ..Default::default()
     };
     let ensemble = example(spec);
-    let revision = config::render(&ensemble, &Voters::first(3, 0), None).revision;
+    let revision = config::render(&ensemble, &Voters::first(3, 0), None, tls).revision;
     let sizes = ClaimSizes::wanted(&ensemble);
     let inputs = inputs_hash(&ensemble, &revision, sizes);
     [
@@ -84,5 +89,33 @@ fn side_containers_and_scratch_volumes_are_limited() {
             let size = crate::quantity::bytes(&Quantity(size.to_owned())).unwrap();
             assert!((16 << 20..8 << 30).contains(&size), "{volume}");
         }
+    }
+}
+
+/// The key reaches ZooKeeper through the member program alone, and only where servers speak TLS.
+#[test]
+fn the_certificate_is_mounted_where_it_is_read() {
+    let mounts = |container: &Value, volume: &str| -> Option<bool> {
+        let mut mounts = all(container, "volumeMounts").iter();
+        let mount = mounts.find(|mount| mount["name"] == volume)?;
+        Some(mount["readOnly"] == true)
+    };
+    for pod in pods_with(ServerTls::Accepted) {
+        let prepare = &all(&pod, "initContainers")[0];
+        let (zookeeper, probes) = (container(&pod, CONTAINER), container(&pod, "probes"));
+        let tls = [prepare, zookeeper, probes].map(|c| mounts(c, "tls"));
+        assert_eq!(tls, [Some(false), Some(true), Some(false)]);
+        let identity = [prepare, zookeeper, probes].map(|c| mounts(c, "identity"));
+        assert_eq!(identity, [Some(true), None, Some(true)]);
+        let volumes = all(&pod, "volumes");
+        let volume = |name: &str| volumes.iter().find(|v| v["name"] == name).unwrap();
+        assert_eq!(volume("identity")["secret"]["optional"], false);
+        assert_eq!(volume("tls")["emptyDir"]["medium"], "Memory");
+    }
+    for pod in pods() {
+        assert_eq!(mounts(container(&pod, CONTAINER), "tls"), None);
+        let mut volumes = all(&pod, "volumes").iter();
+        let identity = volumes.find(|v| v["name"] == "identity").unwrap();
+        assert_eq!(identity["secret"]["optional"], true);
     }
 }

@@ -1,5 +1,6 @@
 //! The volumes that are rendered.
 
+use crate::server_tls::ServerTls;
 use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{Storage, TransactionLog};
 
@@ -25,7 +26,7 @@ fn ensemble(log: Option<&str>) -> ValidEnsemble {
 }
 
 fn render(ensemble: &ValidEnsemble) -> (String, Value) {
-    let rendered = config::render(ensemble, &Voters::first(3, 0), None);
+    let rendered = config::render(ensemble, &Voters::first(3, 0), None, ServerTls::Disabled);
     let sizes = ClaimSizes::wanted(ensemble);
     let inputs = inputs_hash(ensemble, &rendered.revision, sizes);
     let set = stateful_set(ensemble, &rendered.revision, &inputs, 3, sizes);
@@ -60,7 +61,7 @@ fn the_transaction_log_has_its_own_volume_only_if_it_is_asked_for() {
 #[test]
 fn only_the_size_in_the_claim_template_is_part_of_the_users_wishes() {
     let hash = |ensemble: &ValidEnsemble, log: Option<&str>| {
-        let rendered = config::render(ensemble, &Voters::first(3, 0), None);
+        let rendered = config::render(ensemble, &Voters::first(3, 0), None, ServerTls::Disabled);
         let log = log.map(|size| Quantity(size.to_owned()));
         let sizes = ClaimSizes {
             data: &ensemble.storage_size,

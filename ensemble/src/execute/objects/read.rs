@@ -18,6 +18,7 @@ use crate::observation::{
     StatefulSetObservation,
 };
 use crate::quantity::bytes;
+use crate::server_tls::ServerTls;
 
 /// A pod template.
 #[derive(Clone, Debug)]
@@ -156,6 +157,7 @@ impl Revision {
             name: text(labels::CONFIG_REVISION)?.to_owned(),
             voters: text(labels::VOTERS)?.parse().ok()?,
             initialize: text(INITIALIZE).and_then(|id| Some(ServerId(id.parse().ok()?))),
+            tls: text(labels::SERVER_TLS).map_or(Some(ServerTls::Disabled), |t| t.parse().ok())?,
         })
     }
 }

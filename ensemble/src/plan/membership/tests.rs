@@ -5,7 +5,7 @@ use super::*;
 use crate::observation::BootstrapPermission;
 use crate::plan::example::{Running, ago, away, claim, first, looks, outdate, runs, serves};
 use crate::plan::view::View;
-use bellwether_api::ensemble::MemberRole;
+use bellwether_api::ensemble::{MemberRole, ServersTls};
 
 type Edit = fn(&mut Running);
 
@@ -242,4 +242,73 @@ fn the_list_of_the_last_finished_step_is_nobody_elses() {
     serves(two.voter(0), MemberRole::Leader, 1);
     serves(two.voter(3), MemberRole::Leader, 1);
     assert!(change(&two).held.is_some());
+}
+
+/// Three members at rest with this state of TLS, and `asked` of them.
+fn speaking(tls: ServerTls, asked: ServersTls) -> Running {
+    let mut running = Running::new(3, 1);
+    running.ensemble.servers_tls = Some(asked);
+    running.set().template.as_mut().unwrap().tls = tls;
+    let observers = &mut running.observation.observers.pods;
+    for pod in running.observation.pods.iter_mut().chain(observers) {
+        pod.revision.as_mut().unwrap().tls = tls;
+    }
+    running
+}
+
+fn speaks(pod: &mut crate::observation::PodObservation, tls: ServerTls) {
+    pod.revision.as_mut().unwrap().tls = tls;
+}
+
+#[test]
+fn the_next_state_of_tls_waits_for_voters_and_for_observers_that_serve() {
+    use ServerTls::{Accepted, Disabled, Preferred};
+    let at_rest = || speaking(Accepted, ServersTls::Required);
+    assert_eq!(change(&at_rest()).tls, Preferred);
+    let edits: [Edit; 3] = [
+        |r| speaks(r.voter(0), Disabled),
+        |r| speaks(r.observer(0), Disabled),
+        |r| looks(r.voter(0), 90),
+    ];
+    for (number, edit) in edits.into_iter().enumerate() {
+        let mut running = at_rest();
+        edit(&mut running);
+        assert_eq!(change(&running).tls, Accepted, "{number}");
+    }
+    // An observer that does not serve holds nobody up.
+    let mut running = at_rest();
+    speaks(running.observer(0), Disabled);
+    looks(running.observer(0), 90);
+    assert_eq!(change(&running).tls, Preferred);
+}
+
+#[test]
+fn a_size_change_and_one_of_tls_never_overlap() {
+    // The size comes first, when both are asked for at once.
+    let mut both = speaking(ServerTls::Disabled, ServersTls::Required);
+    both.ensemble.size = 5;
+    for claim in &mut both.observation.claims {
+        claim.next = Some(first(4));
+    }
+    let begins = change(&both);
+    assert_eq!((begins.voters, begins.tls), (first(4), ServerTls::Disabled));
+    // In the middle of a roll the size waits for its end.
+    speaks(both.voter(0), ServerTls::Accepted);
+    both.set().template.as_mut().unwrap().tls = ServerTls::Accepted;
+    let waits = change(&both);
+    assert_eq!((waits.voters, waits.tls), (first(3), ServerTls::Accepted));
+    assert_eq!(waits.begins, None);
+}
+
+#[test]
+fn a_single_member_changes_tls_in_one_restart() {
+    let mut running = Running::new(1, 0);
+    running.ensemble.size = 1;
+    running.ensemble.servers_tls = Some(ServersTls::Required);
+    assert_eq!(change(&running).tls, ServerTls::Required);
+}
+
+#[test]
+fn an_ensemble_of_an_earlier_version_keeps_plaintext() {
+    assert_eq!(change(&Running::new(3, 0)).tls, ServerTls::Disabled);
 }

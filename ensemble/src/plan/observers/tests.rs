@@ -1,6 +1,7 @@
 //! Which observer restarts when, and what voters wait for.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use crate::server_tls::ServerTls;
 use bellwether_api::ensemble::MemberRole;
 
 use super::*;
@@ -126,8 +127,20 @@ fn an_observer_that_could_not_join_under_the_new_list_waits_for_the_voters() {
     // From one voter to two: a majority of two is both.
     let mut world = changed();
     let two = Voters::first(2, 0);
-    let old = config::render(&world.ensemble, &Voters::first(1, 0), None).revision;
-    let new = config::render(&world.ensemble, &two, Some(ServerId(2))).revision;
+    let old = config::render(
+        &world.ensemble,
+        &Voters::first(1, 0),
+        None,
+        ServerTls::Disabled,
+    )
+    .revision;
+    let new = config::render(
+        &world.ensemble,
+        &two,
+        Some(ServerId(2)),
+        ServerTls::Disabled,
+    )
+    .revision;
     let hash =
         stateful_set::inputs_hash(&world.ensemble, &new, ClaimSizes::wanted(&world.ensemble));
     let set = world.observation.stateful_set.as_mut().unwrap();

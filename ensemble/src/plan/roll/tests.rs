@@ -1,6 +1,7 @@
 //! Which member restarts, and what each of the others waits for.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use crate::server_tls::ServerTls;
 use bellwether_api::ensemble::MemberRole;
 
 use super::*;
@@ -396,7 +397,9 @@ fn a_leaver_is_not_waited_for() {
 fn foreign_lists_stop_the_roll_and_say_what_to_do() {
     let mut running = Running::new(5, 0).outdated();
     running.observation.claims = (0..3).map(|o| claim("zk", o, Some(first(3)))).collect();
-    let three = crate::desired::config::render(&running.ensemble, &first(3), None).revision;
+    let three =
+        crate::desired::config::render(&running.ensemble, &first(3), None, ServerTls::Disabled)
+            .revision;
     for ordinal in 0..2 {
         let role = running.voter(ordinal).server.role();
         running.voter(ordinal).revision = Some(three.clone());

@@ -1,6 +1,7 @@
 //! What is started, waited for or refused where there is no StatefulSet.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use crate::server_tls::ServerTls;
 use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{Storage, TransactionLog};
 use jiff::Timestamp;
@@ -76,7 +77,7 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
         ..Default::default()
     });
     let voters = Voters::first(3, 0);
-    let revision = config::render(&ensemble, &voters, None).revision;
+    let revision = config::render(&ensemble, &voters, None, ServerTls::Disabled).revision;
     let pod = |ordinal: u16| PodObservation {
         name: format!("zk-{ordinal}"),
         ordinal,
@@ -186,7 +187,7 @@ fn pods(ensemble: &ValidEnsemble, observation: &Observation) -> u64 {
 
 fn list(ensemble: &ValidEnsemble, size: u16) -> Option<Revision> {
     let voters = Voters::first(size, 0);
-    Some(config::render(ensemble, &voters, None).revision)
+    Some(config::render(ensemble, &voters, None, ServerTls::Disabled).revision)
 }
 
 #[test]

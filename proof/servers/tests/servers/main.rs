@@ -5,6 +5,7 @@
 
 mod batch;
 mod chain;
+mod tls;
 
 use std::future::Future;
 use std::process::ExitCode;
@@ -103,6 +104,12 @@ fn trials(installation: &Installation) -> Vec<Trial> {
             trials.push(trial(name, largest, test));
         }
     }
+    let three = installation.clone();
+    trials.push(trial(
+        "tls::servers_switch_to_tls_and_back_under_writes_and_keep_strangers_out".to_owned(),
+        4,
+        move || run(&three, 3, tls::is_switched),
+    ));
     let one = installation.clone();
     trials.push(trial(
         "batch::three_to_five_with_the_leader_restarted_first_gives_two_leaders".to_owned(),

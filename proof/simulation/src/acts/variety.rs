@@ -1,4 +1,4 @@
-//! Ensembles with parts that most do not have: observers, and a volume for each transaction log.
+//! Ensembles with parts that most do not have: observers, a volume for each transaction log, plaintext between servers.
 //!
 //! What happens to these parts comes from a source of chance of its own, so that a life without them is the same as
 //! it was before they were known here.
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Act;
+use super::{Act, Edit};
 
 /// What happens to observers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,10 @@ pub struct Variety {
     observers: u16,
     transaction_log: bool,
     rng: fastrand::Rng,
+    /// Whether it begins with plaintext between servers.
+    plaintext: bool,
+    /// When the user switches TLS on or off, if that happens.
+    switches: Option<fastrand::Rng>,
 }
 
 impl Variety {
@@ -48,10 +52,13 @@ impl Variety {
     pub fn of(seed: u64) -> Self {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0b5e_7e75);
         let observers = if rng.u8(0..3) == 0 { rng.u16(1..3) } else { 0 };
+        let mut tls = fastrand::Rng::with_seed(seed ^ 0x0715);
         Self {
             observers,
             transaction_log: rng.u8(0..4) == 0,
             rng,
+            plaintext: tls.u8(0..3) == 0,
+            switches: (tls.u8(0..3) == 0).then_some(tls),
         }
     }
 
@@ -63,16 +70,22 @@ impl Variety {
         if self.transaction_log {
             spec["storage"]["transactionLog"] = json!({ "size": "1024Mi" });
         }
+        if self.plaintext {
+            spec["tls"] = json!({ "servers": "Disabled" });
+        }
     }
 
     /// Puts what happens to the parts between the other acts.
     pub fn mix(&mut self, acts: Vec<(Duration, Act)>, size: u16) -> Vec<(Duration, Act)> {
-        if self.observers == 0 && !self.transaction_log {
-            return acts;
-        }
         let mut mixed = Vec::new();
         for (before, act) in acts {
             mixed.push((before, act));
+            if let Some(rng) = &mut self.switches
+                && rng.u8(0..3) == 0
+            {
+                let after = Duration::from_millis(rng.u64(0..20_000));
+                mixed.push((after, Act::Edit(Edit::Tls(rng.bool()))));
+            }
             if self.observers > 0 && self.rng.u8(0..3) > 0 {
                 let act = self.of_observers();
                 mixed.push((self.pause(), Act::Observers(act)));

@@ -34,6 +34,16 @@ pub(super) fn all() -> Vec<Scenario> {
             ),
         },
         Scenario {
+            name: "tls-is-switched",
+            about: "the first member that restarts speaks TLS only, and reaches none of the others",
+            guards: &[&[Rule::TlsInTurn]],
+            script: script(
+                1,
+                json!({ "replicas": 3, "tls": { "servers": "Disabled" } }),
+                vec![spec(json!({ "tls": { "servers": "Required" } })), pause(2)],
+            ),
+        },
+        Scenario {
             name: "growth",
             about: "a newcomer votes with an empty disk where the others have the data",
             guards: &[&[Rule::EmptyDisksDoNotVote]],

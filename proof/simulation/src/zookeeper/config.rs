@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellwether_ensemble::ServerId;
+use bellwether_ensemble::server_tls::ServerTls;
 
 use super::types::{DiskId, Settings, Start};
 
@@ -34,6 +35,7 @@ impl Start {
         let mut settings = Settings::default();
         let (mut voters, mut host, mut observer) = (Vec::new(), None, false);
         let (mut data, mut log) = (None, None);
+        let (mut tls, mut both) = (false, false);
         let lines = zoo_cfg.lines().map(str::trim);
         for line in lines.filter(|l| !l.is_empty() && !l.starts_with('#')) {
             let (key, value) = line.split_once('=').ok_or_else(|| wrong(line))?;
@@ -63,6 +65,8 @@ impl Start {
                     settings.longest_wait_for_epoch =
                         Some(ms()?).filter(|_| !value.starts_with('-'));
                 }
+                "sslQuorum" => tls = value == "true",
+                "portUnification" => both = value == "true",
                 "leaderConnectDelayDuringRetryMs" => settings.connect_delay = ms()?,
                 "peerType" => observer |= value == "observer",
                 "dataDir" => data = Some(value.to_owned()),
@@ -75,6 +79,12 @@ impl Start {
                 _ => {}
             }
         }
+        settings.tls = match (tls, both) {
+            (false, false) => ServerTls::Disabled,
+            (false, true) => ServerTls::Accepted,
+            (true, true) => ServerTls::Preferred,
+            (true, false) => ServerTls::Required,
+        };
         let apart = log.is_some() && log != data;
         Ok(Self {
             ensemble: ensemble.to_owned(),

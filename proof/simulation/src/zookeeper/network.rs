@@ -248,9 +248,11 @@ impl Zoo {
 
     /// What a connection from one process to another meets now.
     pub(super) fn reach(&self, from: ProcessId, to: ProcessId) -> Reach {
+        let tls = |process| self.process(process).settings().tls;
+        let listens = self.process(to).alive && !matches!(self.process(to).role, Role::Loading);
         if self.network.is_cut(from, to) || self.network.is_cut(to, from) {
             Reach::Silent
-        } else if self.process(to).alive && !matches!(self.process(to).role, Role::Loading) {
+        } else if listens && tls(to).accepts(tls(from)) {
             Reach::Connected
         } else {
             Reach::Refused

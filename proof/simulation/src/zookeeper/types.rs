@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellwether_ensemble::ServerId;
+use bellwether_ensemble::server_tls::ServerTls;
 
 /// One run of a ZooKeeper server: a process, with the address that it has as long as it lives. A
 /// restart is another process.
@@ -78,6 +79,8 @@ pub struct Settings {
     pub longest_wait_for_epoch: Option<Duration>,
     /// `leaderConnectDelayDuringRetryMs`.
     pub connect_delay: Duration,
+    /// `sslQuorum` and `portUnification`.
+    pub tls: ServerTls,
 }
 
 impl Default for Settings {
@@ -91,6 +94,7 @@ impl Default for Settings {
             longest_notification: Duration::from_secs(60),
             longest_wait_for_epoch: None,
             connect_delay: Duration::from_millis(100),
+            tls: ServerTls::Disabled,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The hash of what the user asks for keeps its value: another value restarts every member of every running
 //! ensemble as soon as the operator is upgraded.
 
+use crate::server_tls::ServerTls;
 use std::collections::BTreeMap;
 
 use bellwether_api::ZooKeeperEnsembleSpec;
@@ -17,7 +18,7 @@ fn ensemble(spec: &Value) -> ValidEnsemble {
 
 fn hash(ensemble: &ValidEnsemble) -> String {
     let voters = Voters::first(ensemble.size, ensemble.id_offset);
-    let revision = config::render(ensemble, &voters, None).revision;
+    let revision = config::render(ensemble, &voters, None, ServerTls::Disabled).revision;
     inputs_hash(ensemble, &revision, ClaimSizes::wanted(ensemble))
 }
 

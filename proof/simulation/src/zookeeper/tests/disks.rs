@@ -1,6 +1,7 @@
 //! Empty, lost and old disks.
 
 use super::*;
+use bellwether_ensemble::server_tls::ServerTls;
 
 /// Servers 2 and 3 acknowledge writes, and server 2 loses its disk while 3 is down.
 fn wiped(bench: &mut Bench) {
@@ -332,7 +333,7 @@ fn what_the_operator_renders_is_read() {
         version: "1".to_owned(),
     };
     let valid = validate(&ensemble, &context).unwrap();
-    let files = render(&valid, &Voters::first(3, 0), None).files;
+    let files = render(&valid, &Voters::first(3, 0), None, ServerTls::Disabled).files;
     let mut zoo = Zoo::new(1);
     let disk = zoo.new_disk();
     let parse = |id: u16, text: &str| Start::parse(NAME, ServerId(id), text, disk, None).unwrap();
