@@ -7,7 +7,7 @@ use bellwether_api::ensemble::Phase;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::certificates::AuthorityName;
 use bellwether_ensemble::desired::claims::{DATA, LOG};
-use bellwether_ensemble::desired::stateful_set::{INITIALIZE, RESTART};
+use bellwether_ensemble::desired::stateful_set::RESTART;
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, observers, parse_bootstrap, written,
 };
@@ -17,7 +17,6 @@ use bellwether_ensemble::observation::{
     StatefulSetObservation,
 };
 use bellwether_ensemble::rules::Rules;
-use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::volume_report::VolumeReport;
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
@@ -308,18 +307,7 @@ fn remember<K: Resource + Serialize>(live: &mut Live, kind: ObjectKind, objects:
 
 fn revision(annotations: Option<&BTreeMap<String, String>>) -> Option<Revision> {
     let annotations = annotations?;
-    Some(Revision {
-        name: annotations.get(labels::CONFIG_REVISION)?.clone(),
-        voters: annotations.get(labels::VOTERS)?.parse().ok()?,
-        initialize: match annotations.get(INITIALIZE) {
-            Some(id) => Some(ServerId(id.parse().ok()?)),
-            None => None,
-        },
-        tls: match annotations.get(labels::SERVER_TLS) {
-            Some(tls) => tls.parse().ok()?,
-            None => ServerTls::Disabled,
-        },
-    })
+    Revision::of_annotations(|key| annotations.get(key).map(String::as_str))
 }
 
 fn observe_stateful_set(set: &StatefulSet, live: &Live) -> StatefulSetObservation {

@@ -152,12 +152,22 @@ impl Revision {
     /// The configuration revision in the annotations of a pod template.
     pub fn of(template: &Value) -> Option<Self> {
         let notes = &template["metadata"]["annotations"];
-        let text = |key: &str| notes[key].as_str();
+        Self::of_annotations(|key| notes[key].as_str())
+    }
+
+    /// The configuration revision in annotations; `note` is the text of one. `None` if one is missing or malformed.
+    pub fn of_annotations<'a>(note: impl Fn(&str) -> Option<&'a str>) -> Option<Self> {
         Some(Self {
-            name: text(labels::CONFIG_REVISION)?.to_owned(),
-            voters: text(labels::VOTERS)?.parse().ok()?,
-            initialize: text(INITIALIZE).and_then(|id| Some(ServerId(id.parse().ok()?))),
-            tls: text(labels::SERVER_TLS).map_or(Some(ServerTls::Disabled), |t| t.parse().ok())?,
+            name: note(labels::CONFIG_REVISION)?.to_owned(),
+            voters: note(labels::VOTERS)?.parse().ok()?,
+            initialize: match note(INITIALIZE) {
+                Some(id) => Some(ServerId(id.parse().ok()?)),
+                None => None,
+            },
+            tls: match note(labels::SERVER_TLS) {
+                Some(tls) => tls.parse().ok()?,
+                None => ServerTls::Disabled,
+            },
         })
     }
 }
