@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bellwether_member::learner_lines;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::volumes;
 
@@ -53,15 +53,13 @@ pub(crate) fn report(port: u16, data: &Path, datalog: &Path) -> String {
             false => ask(port, word, left),
         }
     };
-    let said = |word| match ask(word) {
+    let told = |answer: Result<Value, String>| match answer {
         Ok(answer) => json!({ "answer": answer }),
         Err(failure) => json!({ "failure": failure }),
     };
+    let said = |word| told(ask(word).map(Value::from));
     let (srvr, conf) = (said("srvr"), said("conf"));
-    let volumes = match volumes::report(data, datalog) {
-        Ok(report) => json!({ "answer": report }),
-        Err(failure) => json!({ "failure": failure }),
-    };
+    let volumes = told(volumes::report(data, datalog));
     json!({ "srvr": srvr, "conf": conf, "volumes": volumes }).to_string()
 }
 

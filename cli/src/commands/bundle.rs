@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bellwether_api::{GROUP, VERSION, labels};
 use bellwether_ensemble::desired::config::CLIENT_PORT;
+use bellwether_ensemble::desired::stateful_set::PROBES_CONTAINER;
 use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -33,8 +34,6 @@ const ANSWER: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The four-letter words that each server is asked. None of them changes anything.
 const WORDS: [&str; 4] = ["srvr", "mntr", "conf", "isro"];
-/// The container of the member program.
-const PROBES: &str = "probes";
 /// What is put in the place of a value that may be a secret.
 const LEFT_OUT: &str = "(left out)";
 /// kubectl's copy of the manifest that it applied last: the whole object once more.
@@ -257,7 +256,9 @@ async fn in_time(answer: impl Future<Output = anyhow::Result<String>>) -> anyhow
 
 /// What the member program says of the volumes.
 async fn volumes(api: &Api<Pod>, pod: &str) -> anyhow::Result<String> {
-    let container = AttachParams::default().container(PROBES).stderr(false);
+    let container = AttachParams::default()
+        .container(PROBES_CONTAINER)
+        .stderr(false);
     let mut process = api
         .exec(pod, ["/bellwether-member", "volumes"], &container)
         .await?;

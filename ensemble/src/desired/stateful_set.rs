@@ -35,6 +35,8 @@ pub const CONTROL_PORT: u16 = 8078;
 const CONTROL_VERSION: &str = "1";
 /// The name of the container that runs ZooKeeper.
 pub const CONTAINER: &str = "zookeeper";
+/// The name of the container that runs the member program beside it.
+pub const PROBES_CONTAINER: &str = "probes";
 /// The name of the init container that prepares the volume.
 pub const PREPARE_CONTAINER: &str = "prepare";
 
@@ -384,7 +386,7 @@ fn member_resources(cpu: &str) -> Value {
 /// probes would cost the node many times more.
 fn probes(ensemble: &ValidEnsemble) -> Value {
     json!({
-        "name": "probes",
+        "name": PROBES_CONTAINER,
         "image": ensemble.context.member_image,
         "imagePullPolicy": "IfNotPresent",
         "command": ["/bellwether-member", "serve"],

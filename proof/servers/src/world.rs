@@ -160,11 +160,6 @@ impl World {
         Some(template.revision.voters)
     }
 
-    /// How the servers speak to each other under the pod template.
-    pub fn template_tls(&self) -> Option<ServerTls> {
-        Some(self.objects.template(NAME)?.revision.tls)
-    }
-
     /// How many pods run each state of TLS.
     pub fn tls(&self) -> BTreeMap<ServerTls, usize> {
         let mut all = BTreeMap::new();
