@@ -34,10 +34,7 @@ fn presents(world: &World, pod: &str, certificate: &str) -> Result<(), String> {
                   sed -n '/BEGIN/,/END/p' | tr -d '\\r' | sed '/END/q' | base64 -w 0";
     let arguments = ["exec", pod, "-c", "zookeeper", "--", "bash", "-c", script];
     let shown = world.run(&arguments).map_err(|e| e.to_string())?;
-    let same = !shown.is_empty()
-        && certificate
-            .trim_end_matches('=')
-            .starts_with(shown.trim().trim_end_matches('='));
+    let same = shown.trim() == certificate;
     same.then_some(())
         .ok_or(format!("{pod} presents another certificate: {shown}"))
 }
