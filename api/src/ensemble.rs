@@ -241,9 +241,9 @@ pub struct Tls {
 /// Whether servers speak mutual TLS among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ServersTls {
-    /// They do, and refuse a server without a certificate of this ensemble.
+    /// They speak TLS only, and refuse a server without a certificate of this ensemble.
     Required,
-    /// They do not: whoever reaches their ports can join as an observer and read everything.
+    /// They speak plaintext. Any server that reaches their ports can join as an observer and read all data.
     Disabled,
 }
 

@@ -58,7 +58,7 @@ pub struct ZooKeeperEnsembleStatus {
     /// What the volume claims ask for. Absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageStatus>,
-    /// How the members' servers speak to each other. Absent while there is none.
+    /// How the members' servers speak to each other. Absent while no member has a pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<TlsStatus>,
     /// The certificate that the members present to the operator and to each other. Absent before it is made.

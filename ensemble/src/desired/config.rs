@@ -200,8 +200,8 @@ fn cfg(
 
 /// The settings of TLS between the servers.
 ///
-/// * Whoever has a certificate of the ensemble's own authority is a member, so host names are not verified: every
-///   member presents the same one, and a server would look up names of addresses to verify (`ZKTrustManager`).
+/// * Host names are not verified: a certificate that the ensemble's own authority signed proves membership, and every
+///   member presents the same one. To verify them, a server would look up the names of addresses (`ZKTrustManager`).
 /// * `sslQuorumReloadCertFiles`: a renewed certificate needs no restart (`FileChangeWatcher`, which sees files that
 ///   are renamed into the directory, as the member program does).
 fn tls_lines(tls: ServerTls) -> Vec<(&'static str, &'static str)> {

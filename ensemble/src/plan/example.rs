@@ -1,6 +1,5 @@
 //! A running ensemble for the tests of the planner's modules: at rest, until a test changes it.
 
-use crate::server_tls::ServerTls;
 use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{MemberRole, Observers};
 use jiff::{SignedDuration, Timestamp};
@@ -14,6 +13,7 @@ use crate::observation::{
     ClaimObservation, FailingContainer, Observation, PodObservation, PodState, Revision,
     ServerReport, StatefulSetObservation,
 };
+use crate::server_tls::ServerTls;
 use crate::validate::{ValidEnsemble, example};
 use crate::volume_report::{Usage, VolumeReport};
 

@@ -518,14 +518,8 @@ fn message(
                 .to_owned()
         }
         Phase::Rolling => {
-            let tls = tls_changes(ensemble, view, change);
-            [tls.as_deref(), Some(&doing)]
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join(" ")
-                .trim_end()
-                .to_owned()
+            let tls = tls_changes(ensemble, view, change).unwrap_or_default();
+            format!("{tls} {doing}").trim().to_owned()
         }
         _ => doing,
     }

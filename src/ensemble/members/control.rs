@@ -60,7 +60,7 @@ pub(super) struct Report {
     volumes: Answer<Value>,
 }
 
-/// An answer, or why there is none.
+/// What was answered, or why the question failed.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer<T> {

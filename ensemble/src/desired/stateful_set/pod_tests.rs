@@ -1,6 +1,5 @@
 //! What the containers of a pod may do, and what the kubelet asks them.
 
-use crate::server_tls::ServerTls;
 use std::collections::BTreeMap;
 
 use bellwether_api::ZooKeeperEnsembleSpec;
@@ -8,6 +7,7 @@ use bellwether_api::ZooKeeperEnsembleSpec;
 use super::*;
 use crate::desired::{config, observers};
 use crate::ids::Voters;
+use crate::server_tls::ServerTls;
 use crate::validate::example;
 
 /// The pods of voters and of observers.

@@ -1,12 +1,12 @@
 //! The volumes that are rendered.
 
-use crate::server_tls::ServerTls;
 use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{Storage, TransactionLog};
 
 use super::*;
 use crate::desired::config;
 use crate::ids::Voters;
+use crate::server_tls::ServerTls;
 use crate::validate::example;
 
 fn ensemble(log: Option<&str>) -> ValidEnsemble {

@@ -275,7 +275,7 @@ fn the_next_state_of_tls_waits_for_voters_and_for_observers_that_serve() {
         edit(&mut running);
         assert_eq!(change(&running).tls, Accepted, "{number}");
     }
-    // An observer that does not serve holds nobody up.
+    // The change does not wait for an observer that does not serve.
     let mut running = at_rest();
     speaks(running.observer(0), Disabled);
     looks(running.observer(0), 90);

@@ -1,7 +1,6 @@
 //! Which observer restarts when, and what voters wait for.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use crate::server_tls::ServerTls;
 use bellwether_api::ensemble::MemberRole;
 
 use super::*;
@@ -11,6 +10,7 @@ use crate::ids::Voters;
 use crate::observation::ObserversObservation;
 use crate::plan::example::{Running, ago, away, break_probes, fails, outdate, pod, update};
 use crate::plan::report::Availability;
+use crate::server_tls::ServerTls;
 
 /// Three voters and two observers that all serve; everything was changed a moment ago, and no pod has
 /// restarted yet.

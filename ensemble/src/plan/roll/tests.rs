@@ -1,7 +1,6 @@
 //! Which member restarts, and what each of the others waits for.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use crate::server_tls::ServerTls;
 use bellwether_api::ensemble::MemberRole;
 
 use super::*;
@@ -9,6 +8,7 @@ use crate::plan::example::{
     Running, ago, away, break_probes, claim, fails, first, looks, outdate, runs, serves, silent,
     update, volumes,
 };
+use crate::server_tls::ServerTls;
 
 /// Three members, all of which have to restart; zk-2 leads.
 fn changed() -> Running {

@@ -1,13 +1,13 @@
 //! What is started, waited for or refused where there is no StatefulSet.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-use crate::server_tls::ServerTls;
 use bellwether_api::ZooKeeperEnsembleSpec;
 use bellwether_api::ensemble::{Storage, TransactionLog};
 use jiff::Timestamp;
 
 use super::*;
 use crate::observation::{ClaimObservation, PodObservation, PodState, ServerReport};
+use crate::server_tls::ServerTls;
 use crate::validate::example;
 
 fn claim(volume: &str, ordinal: u16) -> ClaimObservation {

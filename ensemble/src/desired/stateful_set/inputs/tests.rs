@@ -1,7 +1,6 @@
 //! The hash of what the user asks for keeps its value: another value restarts every member of every running
 //! ensemble as soon as the operator is upgraded.
 
-use crate::server_tls::ServerTls;
 use std::collections::BTreeMap;
 
 use bellwether_api::ZooKeeperEnsembleSpec;
@@ -10,6 +9,7 @@ use serde_json::Value;
 use super::*;
 use crate::desired::config;
 use crate::ids::Voters;
+use crate::server_tls::ServerTls;
 use crate::validate::example;
 
 fn ensemble(spec: &Value) -> ValidEnsemble {
