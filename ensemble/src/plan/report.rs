@@ -538,7 +538,7 @@ fn tls_changes(ensemble: &ValidEnsemble, view: &View<'_>, change: &Change) -> Op
     let rolls = view.tls.all.iter().any(|tls| *tls != next);
     let goes_on = match next == wanted {
         true => String::new(),
-        false => format!(", and goes on until they {}", wanted.explain()),
+        false => format!(", and go on until they {}", wanted.explain()),
     };
     (rolls || next != wanted)
         .then(|| format!("Servers change until they {}{goes_on}.", next.explain()))
