@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::REQUEST_PATIENCE;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, Recorder, Reporter};
@@ -63,7 +64,6 @@ mod tests {
     use kube::runtime::events::EventType;
     use tokio::time::{Instant, sleep};
 
-    use super::REQUEST_PATIENCE;
     use super::*;
 
     #[tokio::test(start_paused = true)]

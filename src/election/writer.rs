@@ -6,7 +6,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bellwether_api::events::EventReason;
 use bellwether_api::{FIELD_MANAGER, LeaderElection, LeaderElectionStatus};

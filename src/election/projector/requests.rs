@@ -5,7 +5,6 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::time::Duration;
 
 use bellwether_api::FIELD_MANAGER;
 use bellwether_api::election::Reason;
