@@ -59,6 +59,7 @@ mod writer;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellwether_api::LeaderElection;
 use bellwether_election::permissions::Permissions;
@@ -70,6 +71,9 @@ use tracing::info;
 use crate::lease::Held;
 
 pub(crate) use metrics::Metrics;
+
+/// How long one request to the API server may take, retries of the client included.
+const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How many inputs may wait for the writer before the mirrors have to wait.
 const INPUTS: usize = 1024;

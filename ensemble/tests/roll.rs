@@ -13,6 +13,8 @@ mod loss;
 mod reclaim;
 #[path = "roll/switched_off.rs"]
 mod switched_off;
+#[path = "roll/tls.rs"]
+mod tls;
 #[path = "roll/world.rs"]
 mod world;
 

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::REQUEST_PATIENCE;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, Recorder, Reporter};
@@ -17,9 +18,6 @@ const WAITING: usize = 4096;
 
 /// How long an event waits for statuses at most: if statuses always wait, events are published slowly.
 const DEFERENCE: Duration = Duration::from_secs(1);
-
-/// How long one request may take, retries of the client included.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The queue of events. They are published as long as a clone of it exists.
 #[derive(Clone)]
@@ -37,7 +35,7 @@ impl Publisher {
                 // each of these is about something else, so each has a recorder of its own.
                 let recorder = Recorder::new(client.clone(), reporter.clone());
                 let name = reference.name.as_deref().unwrap_or_default();
-                match timeout(PATIENCE, recorder.publish(&event, &reference)).await {
+                match timeout(REQUEST_PATIENCE, recorder.publish(&event, &reference)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => debug!(election = name, %error, "an event was lost"),
                     Err(_) => debug!(election = name, "an event was lost: no answer in time"),
@@ -90,7 +88,10 @@ mod tests {
         let begin = Instant::now();
         let until = async |count: usize| {
             while server.store().list(Kind::EVENT, None).count() < count {
-                assert!(begin.elapsed() < PATIENCE, "{count} were never sent");
+                assert!(
+                    begin.elapsed() < REQUEST_PATIENCE,
+                    "{count} were never sent"
+                );
                 sleep(Duration::from_millis(5)).await;
             }
             begin.elapsed()

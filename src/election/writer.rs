@@ -6,7 +6,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bellwether_api::events::EventReason;
 use bellwether_api::{FIELD_MANAGER, LeaderElection, LeaderElectionStatus};
@@ -21,6 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{Instrument as _, Span, debug, info, warn};
 
+use super::REQUEST_PATIENCE;
 use super::events::events;
 use super::messages::{ElectionUpdate, WriterInput};
 use super::metrics::{Metrics, Outcome};
@@ -31,9 +31,6 @@ use crate::lease::Held;
 
 /// How many writes may be under way at the same time.
 const CONCURRENT_WRITES: usize = 8;
-
-/// How long one request to the API server may take, retries of the client included.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a write did not happen.
 #[derive(Debug, Error)]
@@ -48,7 +45,7 @@ enum WriteError {
     #[error("the lease is not held")]
     NotHolder,
     /// The API server did not answer in time.
-    #[error("no answer within {PATIENCE:?}")]
+    #[error("no answer within {REQUEST_PATIENCE:?}")]
     Timeout,
     /// The API server refused.
     #[error("the API server refused")]
@@ -247,7 +244,7 @@ async fn send(
 }
 
 async fn patient<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, WriteError> {
-    match timeout(PATIENCE, request).await {
+    match timeout(REQUEST_PATIENCE, request).await {
         Ok(result) => result.map_err(|error| WriteError::Api(Box::new(error))),
         Err(_) => Err(WriteError::Timeout),
     }

@@ -79,8 +79,7 @@ fn next_voters(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObser
         // A shrinking ensemble does not wait for a last member that is down: that may be why it shrinks.
         let finished = view.is_finished() || wanted.len() < template.len() && view.is_settled();
         let free = !view.rules.keep(Rule::ClaimsFirst);
-        let one_tls = view.tls.all.iter().all(|tls| *tls == view.template.tls);
-        let ready = finished && (view.claims_agree || free) && closed && one_tls;
+        let ready = finished && (view.claims_agree || free) && closed && speaks_as_told(view);
         if ready || !view.rules.keep(Rule::FinishedFirst) {
             begin_step(ensemble, view, &wanted, &mut change);
             // Writes may be acknowledged under the new list as soon as the template carries it.
@@ -106,6 +105,15 @@ fn next_voters(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObser
     }
     change.replicas = replicas(view, set, &change.voters);
     change
+}
+
+/// Whether every voter runs the template's state of TLS, but for one that has been away for long: a shrinking ensemble
+/// need not wait for it.
+fn speaks_as_told(view: &View<'_>) -> bool {
+    let gone = view.gone();
+    let mut members = view.members.values().filter(|m| !gone.contains(m.id));
+    let state = |m: &Member<'_>| m.pod.revision.as_ref().map(|revision| revision.tls);
+    members.all(|m| state(m) == Some(view.template.tls))
 }
 
 /// The list to restore if somebody else wrote a list into the template that must not become live beside the

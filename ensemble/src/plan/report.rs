@@ -1,15 +1,16 @@
 //! What the plan says to people: one value that the status, the events, the logs and the golden
 //! tests all render.
 
+mod sentences;
+
 use std::collections::BTreeMap;
 
 use bellwether_api::ensemble::status::Reason;
 use bellwether_api::ensemble::{MemberRole, Phase};
 
 use crate::creation;
-use crate::desired::pod_name;
 use crate::ids::{ServerId, Voters};
-use crate::observation::{Acceptance, PodObservation, Revision, ServerReport};
+use crate::observation::{Acceptance, PodObservation, Revision};
 use crate::plan::Step;
 use crate::plan::growth::Growth;
 use crate::plan::loss::Decision;
@@ -23,6 +24,9 @@ use crate::plan::view::{Member, View};
 use crate::safety::holds_majority;
 use crate::validate::ValidEnsemble;
 use jiff::SignedDuration;
+
+pub(crate) use sentences::serve;
+use sentences::{away, sentence};
 
 /// Whether clients can read and write, as far as the operator knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -354,38 +358,6 @@ fn edited() -> Trouble {
     }
 }
 
-/// What the voters do.
-fn sentence(
-    found: &Findings<'_>,
-    troubles: &[Trouble],
-    phase: Phase,
-    waits: bool,
-    wanted: &Voters,
-) -> String {
-    let view = found.view;
-    match (Trouble::all(troubles.iter().cloned()), phase) {
-        (Some(trouble), Phase::Blocked | Phase::Starting | Phase::Recovering) => trouble.message,
-        _ if waits => format!(
-            "{} to {}: the next step begins when every member serves, and {}.",
-            if wanted.len() > view.template.voters.len() {
-                "Growing"
-            } else {
-                "Shrinking"
-            },
-            wanted.len(),
-            away(view)
-        ),
-        _ => message(
-            found.ensemble,
-            view,
-            found.change,
-            found.roll,
-            phase,
-            wanted,
-        ),
-    }
-}
-
 /// The phase. Members that match an old pod template must not count as ready.
 fn phase(found: &Findings<'_>, wanted: &Voters) -> Phase {
     let Findings {
@@ -441,115 +413,6 @@ pub(crate) const START_TIME: SignedDuration = SignedDuration::from_secs(60);
 
 pub(crate) fn is_new(view: &View<'_>, member: &Member<'_>) -> bool {
     view.now.duration_since(member.pod.created) < START_TIME
-}
-
-/// How many members serve, and what the others do.
-pub(crate) fn serve(view: &View<'_>) -> String {
-    let (serving, all) = (view.serving.len(), view.template.voters.len());
-    let away = away(view);
-    let colon = if away.is_empty() { "" } else { ": " };
-    format!("{serving} of {all} members serve{colon}{away}")
-}
-
-fn away(view: &View<'_>) -> String {
-    let mut words: Vec<String> = view
-        .missing
-        .iter()
-        .map(|o| format!("the pod with ordinal {o} does not exist yet"))
-        .collect();
-    let away = |m: &&Member<'_>| !m.serves() || m.pod.terminating;
-    words.extend(view.members.values().filter(away).map(|m| {
-        if let Some(why) = split::cannot_follow(view, m) {
-            return why;
-        }
-        let what = match &m.pod.server {
-            _ if m.pod.terminating => "is being deleted",
-            ServerReport::Looking => "looks for a leader",
-            _ => "does not answer yet",
-        };
-        format!("{} {what}", m.pod.name)
-    }));
-    words.join(", ")
-}
-
-fn message(
-    ensemble: &ValidEnsemble,
-    view: &View<'_>,
-    change: &Change,
-    roll: &Roll,
-    phase: Phase,
-    wanted: &Voters,
-) -> String {
-    let doing = match &roll.step {
-        Some(Step::RestartMember { pod, reason, .. }) => format!("Restarting {pod}: {reason}."),
-        // A roll has no other step.
-        Some(Step::DeleteClaim { .. }) | None => waiting(roll),
-    };
-    let size = wanted.len();
-    match phase {
-        Phase::Ready => format!(
-            "All {size} members serve; {} leads.",
-            view.leader
-                .map_or_else(String::new, |l| pod_name(&ensemble.name, view.ordinal(l)))
-        ),
-        Phase::Starting => format!(
-            "{}. Members elect a leader when a majority is up.",
-            serve(view)
-        ),
-        Phase::Recovering if view.leader.is_none() => format!(
-            "No member leads: {}. Members elect a leader as soon as a majority can.",
-            away(view)
-        ),
-        Phase::Recovering => format!("{}.", serve(view)),
-        Phase::Growing | Phase::Shrinking => {
-            let word = if phase == Phase::Growing {
-                "Growing"
-            } else {
-                "Shrinking"
-            };
-            let next = change.begins.as_ref().unwrap_or(&change.voters);
-            let step = if view.template.voters == *next {
-                format!("the server list is {{{next}}}")
-            } else {
-                format!("the next server list is {{{next}}}")
-            };
-            format!("{word} to {size} in steps of one member; {step}. {doing}")
-                .trim_end()
-                .to_owned()
-        }
-        Phase::Rolling => {
-            let tls = tls_changes(ensemble, view, change).unwrap_or_default();
-            format!("{tls} {doing}").trim().to_owned()
-        }
-        _ => doing,
-    }
-}
-
-/// What servers will do after this roll, if it changes TLS between them.
-fn tls_changes(ensemble: &ValidEnsemble, view: &View<'_>, change: &Change) -> Option<String> {
-    let wanted = change.tls.wanted(ensemble.servers_tls);
-    let next = change.tls;
-    let rolls = view.tls.all.iter().any(|tls| *tls != next);
-    let goes_on = match next == wanted {
-        true => String::new(),
-        false => format!(", and goes on until they {}", wanted.explain()),
-    };
-    (rolls || next != wanted)
-        .then(|| format!("Servers change until they {}{goes_on}.", next.explain()))
-}
-
-fn waiting(roll: &Roll) -> String {
-    if let Some(on) = &roll.waiting {
-        return format!("Waiting for {on}.");
-    }
-    roll.verdicts
-        .iter()
-        .find_map(|(_, verdict)| match verdict {
-            Verdict::Waiting(WaitingOn::Leave) => None,
-            Verdict::Waiting(on) => Some(format!("Waiting for {on}.")),
-            _ => None,
-        })
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

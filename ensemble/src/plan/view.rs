@@ -239,10 +239,19 @@ impl<'a> View<'a> {
                 .pod
                 .unready_since
                 .is_some_and(|t| t + PATIENCE <= self.now || !self.rules.keep(Rule::Patience));
-            let joins = m.answers() && can_join(m.id, m.voters, &self.serving, self.leader);
+            let joins = m.answers() && self.can_join(m);
             long && !m.serves() && !joins
         };
         self.members.values().filter(gone).map(|m| m.id).collect()
+    }
+
+    /// Whether a member finds itself in the leader's majority, and the two servers reach each other.
+    fn can_join(&self, member: &Member<'_>) -> bool {
+        let tls = |m: &Member<'_>| m.pod.revision.as_ref().map(|revision| revision.tls);
+        let leader = self.leader.and_then(|id| self.members.get(&id));
+        let both = leader.and_then(tls).zip(tls(member));
+        both.is_none_or(|(leader, own)| own.reaches(leader))
+            && can_join(member.id, member.voters, &self.serving, self.leader)
     }
 
     /// Whether a member that reports that it does not serve may be about to: it has been unready for less than
@@ -257,7 +266,7 @@ impl<'a> View<'a> {
             && runs
             && short
             && match self.leader {
-                Some(_) => can_join(member.id, member.voters, &self.serving, self.leader),
+                Some(_) => self.can_join(member),
                 None => can_elect(looking.map(|m| (m.id, m.voters))),
             }
     }

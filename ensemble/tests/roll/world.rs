@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bellwether_api::ensemble::{Config, ReclaimPolicy};
+use bellwether_api::ensemble::{Config, ReclaimPolicy, ServersTls, Tls};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use bellwether_ensemble::desired::ObjectKind;
 use bellwether_ensemble::desired::claims::data_claim;
@@ -66,7 +66,18 @@ impl World {
 
     /// An ensemble that runs.
     pub(crate) fn started(replicas: i32) -> Self {
+        Self::new(replicas).start()
+    }
+
+    /// An ensemble that runs, with plaintext between servers.
+    pub(crate) fn plaintext(replicas: i32) -> Self {
         let mut world = Self::new(replicas);
+        world.tls(ServersTls::Disabled);
+        world.start()
+    }
+
+    fn start(self) -> Self {
+        let mut world = self;
         while world.reconcile().is_some() {}
         assert!(world.message().starts_with("All "), "{}", world.message());
         world.world.events.clear();
@@ -119,6 +130,17 @@ impl World {
 
     pub(crate) fn image(&mut self, image: &str) {
         self.spec().image = Some(image.to_owned());
+    }
+
+    pub(crate) fn tls(&mut self, servers: ServersTls) {
+        let servers = Some(servers);
+        self.spec().tls = Some(Tls { servers });
+    }
+
+    /// The state of TLS of every member's server.
+    pub(crate) fn tls_of_servers(&self) -> Vec<&'static str> {
+        let pods = self.world.pods.values();
+        pods.map(|pod| pod.revision.tls.as_str()).collect()
     }
 
     pub(crate) fn pause(&mut self) {

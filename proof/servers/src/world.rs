@@ -1,6 +1,8 @@
 //! A small world: the API server's objects, the StatefulSet controller, the kubelets and one pass
 //! after another of the operator, around real servers.
 
+mod writes;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
@@ -11,13 +13,12 @@ use anyhow::{Result, bail, ensure};
 use bellwether_api::ensemble::{MemberRole, Phase};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 use bellwether_ensemble::desired::claims::data_claim;
-use bellwether_ensemble::desired::{DesiredObject, ObjectKind, pod_name};
+use bellwether_ensemble::desired::{ObjectKind, pod_name};
+use bellwether_ensemble::execute::execute;
 use bellwether_ensemble::execute::objects::Objects;
-use bellwether_ensemble::execute::{self, execute};
 use bellwether_ensemble::four_letter::probe_by;
 use bellwether_ensemble::observation::{PodObservation, ServerReport};
-use bellwether_ensemble::plan::facts::Facts;
-use bellwether_ensemble::plan::{Step, plan_under};
+use bellwether_ensemble::plan::plan_under;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::safety::holds_majority;
 use bellwether_ensemble::server_tls::ServerTls;
@@ -25,7 +26,6 @@ use bellwether_ensemble::validate::{Context, invalid_message};
 use bellwether_ensemble::{Observation, Plan, ServerId, ValidEnsemble, Voters, validate};
 use futures::future::join_all;
 use jiff::Timestamp;
-use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::sleep;
 
@@ -476,64 +476,5 @@ impl World {
             let _ = write!(text, "{id}:{role}{{{list}}} ");
         }
         text
-    }
-}
-
-impl execute::World for World {
-    type Error = anyhow::Error;
-
-    fn may_act(&self) -> Result<()> {
-        Ok(())
-    }
-
-    fn live(&self, kind: ObjectKind, name: &str) -> Option<&Value> {
-        self.objects.get(kind, name)
-    }
-
-    async fn write(&mut self, object: &DesiredObject) -> Result<Option<String>> {
-        let version = self.objects.write(object)?;
-        if object.kind == ObjectKind::ConfigMap {
-            self.node.write_files(object)?;
-        }
-        Ok(Some(version))
-    }
-
-    async fn facts(&mut self) -> Result<Option<Facts>> {
-        self.ask_servers().await;
-        let generation = self.ensemble.metadata.generation;
-        Ok(Some(Facts::of(generation, &self.observe())))
-    }
-
-    async fn take(&mut self, step: &Step) -> Result<bool> {
-        let (uid, resource_version, id) = match step {
-            Step::RestartMember {
-                uid,
-                resource_version,
-                id,
-                ..
-            } => (uid, resource_version, id),
-            Step::DeleteClaim { id, .. } => {
-                self.lose_claim(id.0 - 1)?;
-                return Ok(true);
-            }
-        };
-        let same = |pod: &&mut Pod| {
-            pod.uid.to_string() == *uid && pod.resource_version.to_string() == *resource_version
-        };
-        let Some(pod) = self.pods.get_mut(&(id.0 - 1)).filter(same) else {
-            return Ok(false);
-        };
-        pod.delete();
-        self.restarts += 1;
-        Ok(true)
-    }
-
-    fn declined(&mut self, _: &Step, why: &str) {
-        self.tell(&format!("the step is planned anew: {why}"));
-    }
-
-    async fn prune(&mut self, revision: &str) -> Result<()> {
-        self.objects.remove(ObjectKind::ConfigMap, revision);
-        Ok(fs::remove_dir_all(self.node.revision(revision))?)
     }
 }

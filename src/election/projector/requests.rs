@@ -5,7 +5,6 @@
 
 use std::fmt::Debug;
 use std::future::Future;
-use std::time::Duration;
 
 use bellwether_api::FIELD_MANAGER;
 use bellwether_api::election::Reason;
@@ -21,12 +20,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use super::super::REQUEST_PATIENCE;
 use super::super::metrics::{Metrics, Outcome};
 use super::feed::Kind;
 use crate::lease::Held;
-
-/// How long one request to the API server may take.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often one object is read again because another client wrote it in between.
 const ATTEMPTS: usize = 4;
@@ -87,7 +84,7 @@ impl RequestError {
             Self::NotHolder => (Reason::WriteFailed, "the lease is not held".to_owned()),
             Self::Timeout => (
                 Reason::WriteFailed,
-                format!("no answer within {PATIENCE:?}"),
+                format!("no answer within {REQUEST_PATIENCE:?}"),
             ),
             Self::Api(kube::Error::Api(status)) => {
                 let reason = match status.code {
@@ -116,7 +113,7 @@ impl ProjectionClient {
         &self,
         request: impl Future<Output = kube::Result<T>>,
     ) -> Result<T, RequestError> {
-        match timeout(PATIENCE, request).await {
+        match timeout(REQUEST_PATIENCE, request).await {
             Ok(result) => result.map_err(RequestError::Api),
             Err(_) => Err(RequestError::Timeout),
         }

@@ -5,6 +5,7 @@ use bellwether_api::election::{Dialect, DialectType, EnsembleRef};
 use bellwether_api_server::{Action, ApiServer, Kind, Recorder};
 use bellwether_election::{NodeStat, Rules, Sight, Snapshot, read_election};
 use serde_json::{Value, json};
+use std::time::Duration;
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::super::Key;

@@ -238,7 +238,7 @@ fn identity(secret: &BTreeMap<String, ByteString>) -> Result<Arc<ServerConfig>> 
     Ok(Arc::new(config))
 }
 
-/// What a request asks for; `None` when there is none any more.
+/// The path of the next request; `None` when the operator has closed the connection.
 async fn request(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<Option<String>> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];

@@ -300,6 +300,23 @@ fn a_size_change_and_one_of_tls_never_overlap() {
     assert_eq!(waits.begins, None);
 }
 
+/// The member that is away may be why the ensemble shrinks.
+#[test]
+fn a_shrinking_ensemble_does_not_wait_for_the_tls_of_a_last_member_that_is_away() {
+    let mut running = recorded(5, 3);
+    running.ensemble.servers_tls = Some(ServersTls::Required);
+    running.set().template.as_mut().unwrap().tls = ServerTls::Accepted;
+    for ordinal in 0..4 {
+        speaks(running.voter(ordinal), ServerTls::Accepted);
+    }
+    serves(running.voter(4), MemberRole::Follower, 1);
+    serves(running.voter(0), MemberRole::Leader, 1);
+    assert_eq!(change(&running).voters, first(5), "it waits for the roll");
+    away(running.voter(4), 10_000);
+    running.voter(4).unready_since = Some(ago(60));
+    assert_eq!(change(&running).voters, first(4));
+}
+
 #[test]
 fn a_single_member_changes_tls_in_one_restart() {
     let mut running = Running::new(1, 0);

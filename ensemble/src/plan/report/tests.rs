@@ -7,6 +7,7 @@ use bellwether_api::ensemble::Awaited;
 
 use super::*;
 use crate::observation::BootstrapPermission;
+use crate::observation::ServerReport;
 use crate::plan::example::{
     Running, ago, away, break_probes, fails, first, looks, outdate, runs, serves, silent, update,
 };
