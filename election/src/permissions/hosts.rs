@@ -1,6 +1,8 @@
 //! Hosts of connections, and patterns of hosts.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use super::hyphenated;
 
@@ -102,7 +104,7 @@ enum Host {
     Within(String),
     /// Hosts that are written as an address of this network. No name matches it: which address a name has
     /// can change between a check and the connection.
-    Network { first: IpAddr, length: u8 },
+    Network(IpNet),
 }
 
 impl HostPattern {
@@ -118,15 +120,12 @@ impl HostPattern {
         let (host, port) = split_port(text).ok_or_else(|| {
             wrong("the port has to be a number from 1 to 65535, after an IPv6 address in brackets")
         })?;
-        let host = match host.split_once('/') {
-            Some((address, length)) => network(address, length).ok_or_else(|| {
+        let host = match host.contains('/') {
+            true => network(host).ok_or_else(|| {
                 wrong("a network is an address, a slash and the length of its prefix, such as 10.0.0.0/8")
             })?,
-            None => match host.parse::<IpAddr>() {
-                Ok(address) => Host::Network {
-                    first: address.to_canonical(),
-                    length: bits(address.to_canonical()),
-                },
+            false => match host.parse::<IpAddr>() {
+                Ok(address) => Host::Network(IpNet::from(address.to_canonical())),
                 Err(_) => named(host).ok_or_else(|| {
                     wrong("give a name such as zk.example.com, the names within a domain such as *.example.com, an address, or a network such as 10.0.0.0/8")
                 })?,
@@ -141,15 +140,13 @@ impl HostPattern {
             return false;
         }
         match (&self.host, host.parse::<IpAddr>()) {
-            (Host::Network { first, length }, Ok(address)) => {
-                is_within(address.to_canonical(), *first, *length)
-            }
+            (Host::Network(network), Ok(address)) => network.contains(&address.to_canonical()),
             (Host::Name(name), Err(_)) => *name == plain(host),
             (Host::Within(domain), Err(_)) => {
                 let host = plain(host);
                 host.len() > domain.len() && host.ends_with(domain) && is_name(&host)
             }
-            (Host::Network { .. }, Err(_)) | (Host::Name(_) | Host::Within(_), Ok(_)) => false,
+            (Host::Network(_), Err(_)) | (Host::Name(_) | Host::Within(_), Ok(_)) => false,
         }
     }
 }
@@ -207,39 +204,9 @@ fn is_name(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_label) && !is_address
 }
 
-fn network(address: &str, length: &str) -> Option<Host> {
-    let address: IpAddr = address.parse().ok()?;
+fn network(text: &str) -> Option<Host> {
+    let network: IpNet = text.parse().ok()?;
     // An IPv4 network in the notation of IPv6 would match nothing, since hosts are compared as IPv4.
-    if address.to_canonical() != address {
-        return None;
-    }
-    let length = length.parse().ok().filter(|l| *l <= bits(address))?;
-    Some(Host::Network {
-        first: address,
-        length,
-    })
-}
-
-/// How many bits an address has.
-fn bits(address: IpAddr) -> u8 {
-    match address {
-        IpAddr::V4(_) => 32,
-        IpAddr::V6(_) => 128,
-    }
-}
-
-/// Whether an address is in the network of another.
-fn is_within(address: IpAddr, first: IpAddr, length: u8) -> bool {
-    let length = u32::from(length);
-    match (address, first) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            let differs = Ipv4Addr::to_bits(a) ^ Ipv4Addr::to_bits(b);
-            differs.leading_zeros() >= length
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            let differs = Ipv6Addr::to_bits(a) ^ Ipv6Addr::to_bits(b);
-            differs.leading_zeros() >= length
-        }
-        _ => false,
-    }
+    let address = network.addr();
+    (address.to_canonical() == address).then_some(Host::Network(network))
 }
