@@ -205,6 +205,7 @@ fn link_programs(paths: &Paths, programs: &Programs) -> Result<()> {
         ("kubectl", programs.kube()),
         ("helm", programs.helm()),
         ("coredns", programs.coredns()),
+        ("policies", programs.policies()),
     ] {
         std::os::unix::fs::symlink(target, directory.join(name))?;
     }

@@ -20,6 +20,20 @@ pub(crate) const DOMAIN: &str = "cluster.local";
 /// The bridge between the nodes.
 pub(crate) const BRIDGE: &str = "br0";
 
+/// The queue in which the kernel hands new connections to a node's agent for NetworkPolicies.
+pub(crate) const POLICY_QUEUE: u16 = 100;
+
+/// The command that hands every new connection of a node's pods to the agent, after the rules that replace a
+/// Service's address. The agent would do so itself by an expression of nftables that not every kernel has. While it
+/// does not listen, connections pass.
+pub(crate) fn judge_connections() -> Vec<String> {
+    let rule = format!(
+        "iptables -w -t mangle -A FORWARD -m conntrack --ctstate NEW \
+         -j NFQUEUE --queue-num {POLICY_QUEUE} --queue-bypass"
+    );
+    rule.split_whitespace().map(str::to_owned).collect()
+}
+
 /// A node's name.
 pub(crate) fn node_name(number: u8) -> String {
     format!("node-{number}")

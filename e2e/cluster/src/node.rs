@@ -1,4 +1,4 @@
-//! One node: a network namespace, containerd, kubelet and kube-proxy.
+//! One node: a network namespace, containerd, kubelet, kube-proxy and the agent for NetworkPolicies.
 
 use std::fs;
 
@@ -13,6 +13,7 @@ use super::{
     seed,
     state::Layout,
 };
+use crate::process;
 
 /// Makes everything of a node that is not a process.
 pub(crate) fn prepare(
@@ -26,6 +27,10 @@ pub(crate) fn prepare(
     keeper::batch(None, &network::node_cable_links(number))?;
     keeper::batch(Some(number), &network::node_links(number, layout.nodes))?;
     keeper::forward_packets(Some(number))?;
+    process::run(&mut keeper::in_namespace(
+        Some(number),
+        &network::judge_connections(),
+    ))?;
     cgroups.create(&layout.cgroup, &network::node_name(number))?;
     let root = directory.join("containerd/root");
     seed::copy(&layout.seed, &root)?;
@@ -57,8 +62,9 @@ pub(crate) fn containerd(paths: &Paths, number: u8) -> Component {
     component("containerd", number, words.to_vec())
 }
 
-/// kubelet and kube-proxy, which need the API server and the container runtime.
-pub(crate) fn agents(paths: &Paths, number: u8) -> [Component; 2] {
+/// What needs the API server and the container runtime: kubelet, kube-proxy, and the agent that obeys
+/// NetworkPolicies.
+pub(crate) fn agents(paths: &Paths, number: u8) -> [Component; 3] {
     let directory = paths.node(number);
     let directory = directory.display();
     let name = network::node_name(number);
@@ -71,6 +77,14 @@ pub(crate) fn agents(paths: &Paths, number: u8) -> [Component; 2] {
         format!("--cert-dir={directory}/kubelet/pki"),
     ];
     let proxy = vec![format!("--config={directory}/proxy.json")];
+    let policies = vec![
+        paths.programs().join("policies").display().to_string(),
+        format!("--kubeconfig={}/pki/admin.conf", paths.state.display()),
+        format!("--node={name}"),
+        format!("--queue={}", network::POLICY_QUEUE),
+        // The thousand policies of the benchmark would take the machine, and nobody connects to its pods.
+        "--ignored-namespace=bench-fleet".to_owned(),
+    ];
     [
         component(
             "kubelet",
@@ -82,5 +96,6 @@ pub(crate) fn agents(paths: &Paths, number: u8) -> [Component; 2] {
             number,
             control_plane::kube(paths, "kube-proxy", proxy),
         ),
+        component("policies", number, policies),
     ]
 }

@@ -1,4 +1,4 @@
-//! Building Kubernetes, helm and CoreDNS from their Go modules.
+//! Building Kubernetes, helm, CoreDNS and the agent for NetworkPolicies from their Go modules.
 
 use std::{
     fs,
@@ -18,6 +18,8 @@ const RECIPE: &str = "1";
 #[derive(Clone, Debug)]
 pub(crate) struct Programs {
     directory: PathBuf,
+    /// Apart from the others, which take long to build.
+    policies: PathBuf,
 }
 
 impl Programs {
@@ -35,35 +37,70 @@ impl Programs {
     pub(crate) fn coredns(&self) -> PathBuf {
         self.directory.join("coredns")
     }
+
+    /// The agent that obeys NetworkPolicies.
+    pub(crate) fn policies(&self) -> PathBuf {
+        self.policies.join("policies")
+    }
 }
 
 /// Where the programs of this source are, and whether they are there.
 pub(crate) fn locate(paths: &Paths) -> Result<(Programs, bool)> {
+    let programs = Programs {
+        directory: directory(paths, "programs", &["kube", "dns"])?,
+        policies: directory(paths, "policies", &["policies"])?,
+    };
+    let built = programs.directory.exists() && programs.policies.exists();
+    Ok((programs, built))
+}
+
+/// The directory for what is built from these modules.
+fn directory(paths: &Paths, name: &str, modules: &[&str]) -> Result<PathBuf> {
     let mut inputs = Inputs::default().value("recipe", RECIPE);
     inputs = inputs.value("architecture", std::env::consts::ARCH);
-    for module in ["kube", "dns"] {
+    for module in modules {
         inputs = inputs
             .value("module", module)
             .tree(&paths.recipes().join(module))?;
     }
-    let directory = paths.cache.join(format!("programs-{}", inputs.key()?));
-    let built = directory.exists();
-    Ok((Programs { directory }, built))
+    Ok(paths.cache.join(format!("{name}-{}", inputs.key()?)))
 }
 
 /// Builds what is not in the cache.
 pub(crate) fn build(paths: &Paths) -> Result<Programs> {
-    let (programs, built) = locate(paths)?;
-    if built {
-        return Ok(programs);
+    let (programs, _) = locate(paths)?;
+    complete(&programs.directory, |partial| {
+        build_kubernetes(paths, partial)
+    })?;
+    // After Kubernetes, whose packages it shares.
+    complete(&programs.policies, |partial| {
+        progress::long_step(
+            "building the agent for NetworkPolicies (about 1 minute, once)",
+            go_build(&paths.recipes().join("policies"), &partial.join("policies"))
+                .args(["-ldflags", "-s -w", "."]),
+            &paths.build_log("policies"),
+        )
+    })?;
+    Ok(programs)
+}
+
+/// Fills a directory that does not exist. It gets its name when it is complete.
+fn complete(directory: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    if directory.exists() {
+        return Ok(());
     }
-    let partial = programs.directory.with_extension("partial");
+    let partial = directory.with_extension("partial");
     seed::remove(&partial)?;
     fs::create_dir_all(&partial)?;
+    fill(&partial)?;
+    Ok(fs::rename(&partial, directory)?)
+}
+
+fn build_kubernetes(paths: &Paths, partial: &Path) -> Result<()> {
     let kube = paths.recipes().join("kube");
     progress::long_step(
         "building Kubernetes and helm (about 6 minutes on two cores, once)",
-        go_build(&kube, &partial)
+        go_build(&kube, partial)
             .arg("-ldflags")
             .arg(kube_flags(&kube)?)
             .args([".", "helm.sh/helm/v3/cmd/helm"]),
@@ -74,9 +111,7 @@ pub(crate) fn build(paths: &Paths) -> Result<Programs> {
         go_build(&paths.recipes().join("dns"), &partial.join("coredns"))
             .args(["-ldflags", "-s -w", "."]),
         &paths.build_log("coredns"),
-    )?;
-    fs::rename(&partial, &programs.directory)?;
-    Ok(programs)
+    )
 }
 
 /// A command that builds a static program.
