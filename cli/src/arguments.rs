@@ -107,6 +107,10 @@ pub(crate) struct Run {
     /// The DNS domain of the cluster.
     #[arg(long, default_value = "cluster.local")]
     pub cluster_domain: String,
+    /// A label of the operator's own pods; repeat it for several. The NetworkPolicies of ensembles let the pods with all of
+    /// these labels in the lease's namespace reach members, and if none is given, everybody reach the members' control ports.
+    #[arg(long = "own-pod-label", value_name = "KEY=VALUE", value_parser = label)]
+    pub own_pod_labels: Vec<(String, String)>,
     /// Let elections connect to a ZooKeeper at this host, in `spec.connection`; repeat it for several. None is allowed
     /// if none is given. A name (zk.example.com), the names within a domain (*.example.com), an address, or the
     /// addresses of a network (10.0.0.0/8); with a port (zk.example.com:2281, [fd00::/8]:2281) only that port. A
@@ -138,6 +142,13 @@ pub(crate) struct Run {
     /// Which part of all traces to send, from 0 to 1. All of them, or what OTEL_TRACES_SAMPLER says, if not given.
     #[arg(long, value_name = "RATIO", value_parser = traces::ratio)]
     pub traces_sample_ratio: Option<f64>,
+}
+
+/// Reads `key=value`. The API server checks key and value, in the first NetworkPolicy that has them.
+fn label(text: &str) -> Result<(String, String), String> {
+    let label = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let (key, value) = label.ok_or("a label is a key, '=' and a value")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// How to write the log.

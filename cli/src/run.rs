@@ -1,12 +1,12 @@
 //! Starting and stopping the process: its client, its endpoints, and the operator.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use bellwether_ensemble::rules::Rules;
-use bellwether_ensemble::validate::Context as Contribution;
+use bellwether_ensemble::validate::{Context as Contribution, OperatorPods};
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -28,6 +28,11 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         &arguments.root_secret,
     );
     let authorities = Arc::new(authorities);
+    let labels: BTreeMap<_, _> = arguments.own_pod_labels.into_iter().collect();
+    let operator_pods = (!labels.is_empty()).then(|| OperatorPods {
+        namespace: arguments.lease_namespace.clone(),
+        labels,
+    });
     let settings = Settings {
         identity: arguments.identity.clone(),
         lease_namespace: arguments.lease_namespace,
@@ -37,6 +42,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             member_image: arguments.member_image,
             cluster_domain: arguments.cluster_domain,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            operator_pods,
         },
         permissions: Permissions {
             hosts: arguments.allowed_hosts.into(),

@@ -37,6 +37,7 @@ fn ensemble() -> ValidEnsemble {
         member_image: "bellwether:1".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
+        operator_pods: None,
     };
     validate(&ensemble, &context).unwrap()
 }

@@ -3,6 +3,7 @@
 pub mod claims;
 pub mod config;
 pub mod discovery;
+pub mod network;
 pub mod observers;
 pub mod services;
 pub mod stateful_set;
@@ -34,6 +35,8 @@ pub enum ObjectKind {
     PersistentVolumeClaim,
     /// `apps/v1` StatefulSet.
     StatefulSet,
+    /// `networking.k8s.io/v1` NetworkPolicy.
+    NetworkPolicy,
 }
 
 /// How an object is written.

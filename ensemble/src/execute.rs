@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::desired::{DesiredObject, ObjectKind, bootstrap_config_map, needs_write};
 use crate::plan::facts::Facts;
-use crate::plan::{Plan, Step};
+use crate::plan::{Plan, Step, Unwanted};
 use crate::rules::{Rule, Rules};
 
 /// What a plan is carried out on: an API server with the servers behind it, or a stand-in.
@@ -48,8 +48,9 @@ pub trait World: Send {
     /// The step is not taken, because the facts that it was decided on have changed.
     fn declined(&mut self, step: &Step, why: &str);
 
-    /// Deletes a configuration revision that no pod uses. A revision that does not exist is not an error.
-    fn prune(&mut self, revision: &str) -> impl Future<Output = Result<(), Self::Error>> + Send;
+    /// Deletes an object that is not wanted any more; if a unique id is given, only the object with this id. An object
+    /// that does not exist is not an error.
+    fn prune(&mut self, object: &Unwanted) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }
 
 /// What was carried out.
@@ -117,9 +118,9 @@ async fn try_execute<W: World>(
     {
         outcome.step = Some(step.clone());
     }
-    for revision in &plan.prune {
+    for object in &plan.prune {
         world.may_act()?;
-        world.prune(revision).await?;
+        world.prune(object).await?;
     }
     for object in &plan.last {
         let written = write_if_needed(world, &permission, object).await;

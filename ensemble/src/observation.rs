@@ -34,6 +34,8 @@ pub struct Observation {
     pub bootstrap: Option<BootstrapPermission>,
     /// The names of the configuration revisions that exist as ConfigMaps.
     pub revisions: BTreeSet<String>,
+    /// The unique id of the members' NetworkPolicy, if it exists.
+    pub network_policy: Option<String>,
     /// The observers, which no decision about voters counts.
     pub observers: ObserversObservation,
     /// Pods of members and observers that Kubernetes refuses to create, and why: see [`crate::creation`].

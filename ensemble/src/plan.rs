@@ -31,7 +31,9 @@ use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
 
 use crate::certificates;
-use crate::desired::{self, DesiredObject, config, discovery, services, stateful_set};
+use crate::desired::{
+    self, DesiredObject, ObjectKind, config, discovery, network, services, stateful_set,
+};
 use crate::ids::ServerId;
 use crate::observation::{Acceptance, Observation, StatefulSetObservation};
 use crate::rules::{Rule, Rules};
@@ -54,11 +56,11 @@ pub const LATER: Duration = Duration::from_secs(5);
 pub struct Plan {
     /// The objects as they should be, in the order in which to write them.
     pub objects: Vec<DesiredObject>,
-    /// Configuration revisions that no pod uses any more.
-    pub prune: Vec<String>,
+    /// Objects that are not wanted any more.
+    pub prune: Vec<Unwanted>,
     /// Objects that the API server may reject although the ensemble is healthy: requests for larger volumes,
-    /// and the ConfigMap for clients, whose name somebody else's object may have. The executor writes them
-    /// last, each by itself, and nothing else waits for them.
+    /// the ConfigMap for clients and the NetworkPolicy, whose names somebody else's objects may have. The executor
+    /// writes them last, each by itself, and nothing else waits for them.
     pub last: Vec<DesiredObject>,
     /// The one disruptive step, if any.
     pub step: Option<Step>,
@@ -70,6 +72,29 @@ pub struct Plan {
     pub report: Report,
     /// When to look again at the latest.
     pub requeue: Duration,
+}
+
+/// An object that is not wanted any more: a configuration revision that no pod uses, or the NetworkPolicy of an
+/// ensemble whose spec wants none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unwanted {
+    /// Its kind.
+    pub kind: ObjectKind,
+    /// Its name.
+    pub name: String,
+    /// Its unique id, if the name alone does not say which object is meant: never delete the one that replaced it.
+    pub uid: Option<String>,
+}
+
+impl Unwanted {
+    /// A configuration revision. Its name is a hash of what it holds.
+    pub fn revision(name: impl Into<String>) -> Self {
+        Self {
+            kind: ObjectKind::ConfigMap,
+            name: name.into(),
+            uid: None,
+        }
+    }
 }
 
 /// A disruptive step. The executor carries it out with every precondition, or not at all.
@@ -307,14 +332,20 @@ fn plan_existing(
     if observers.needs_rendered {
         used.push(&rendered.revision.name);
     }
-    let prune = observation
-        .revisions
-        .iter()
-        .filter(|r| !used.contains(&r.as_str()))
-        .cloned()
-        .collect();
+    let unused = observation.revisions.iter();
+    let unused = unused.filter(|r| !used.contains(&r.as_str()));
+    let mut prune: Vec<Unwanted> = unused.map(Unwanted::revision).collect();
+    let policy = network::policy(ensemble);
+    if policy.is_none() {
+        prune.extend(observation.network_policy.as_ref().map(|uid| Unwanted {
+            kind: ObjectKind::NetworkPolicy,
+            name: network::policy_name(&ensemble.name),
+            uid: Some(uid.clone()),
+        }));
+    }
     let mut last = growth.requests;
     last.push(discovery::client_config(ensemble));
+    last.extend(policy);
     let idle = report.phase == Phase::Ready;
     let deletes = matches!(step, Some(Step::DeleteClaim { .. }));
     Plan {

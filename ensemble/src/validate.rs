@@ -9,6 +9,7 @@ mod affinity;
 mod config;
 mod image;
 mod names;
+mod network;
 mod pod;
 mod resources;
 mod storage;
@@ -17,8 +18,8 @@ use std::collections::BTreeMap;
 
 use crate::ids::ServerId;
 use bellwether_api::ensemble::{
-    ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Pod, ReclaimPolicy, ServersTls,
-    Storage, versions,
+    ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Network, Pod, ReclaimPolicy,
+    ServersTls, Storage, versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -34,6 +35,17 @@ pub struct Context {
     pub cluster_domain: String,
     /// The operator's version.
     pub version: String,
+    /// The operator's own pods, if it runs in some.
+    pub operator_pods: Option<OperatorPods>,
+}
+
+/// The operator's pods, as the NetworkPolicies of ensembles let them in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorPods {
+    /// Their namespace.
+    pub namespace: String,
+    /// Labels that all of them carry and no other pod of the namespace; at least one.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// A spec that keeps every rule, with every default in place.
@@ -84,6 +96,8 @@ pub struct ValidEnsemble {
     pub metrics: bool,
     /// Whether the servers are to speak TLS among themselves; `None` if the spec does not say.
     pub servers_tls: Option<ServersTls>,
+    /// Who may connect to the members.
+    pub network: Network,
     /// Whether nothing may be changed.
     pub paused: bool,
     /// The value of the restart annotation.
@@ -196,6 +210,7 @@ pub fn validate(
         pod,
         metrics,
         tls,
+        network,
         id_offset,
         paused,
     } = &ensemble.spec;
@@ -232,6 +247,8 @@ pub fn validate(
     config::options(&jvm.additional_options, &mut problems);
     let pod = pod.clone().unwrap_or_default();
     pod::check(&name, &pod, heap_mib, &mut problems);
+    let network = network.clone().unwrap_or_default();
+    network::check(&network, &mut problems);
     let storage = storage.clone().unwrap_or_default();
     let log_file = config.as_ref().and_then(|c| c.pre_alloc_size);
     storage::check(&storage, log_file, &mut problems);
@@ -264,6 +281,7 @@ pub fn validate(
         pod,
         metrics: metrics.is_some_and(|m| m.enabled),
         servers_tls: tls.and_then(|tls| tls.servers),
+        network,
         paused: *paused,
         restart_at: ensemble
             .metadata

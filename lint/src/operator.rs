@@ -37,6 +37,7 @@ fn ensemble(ensemble: &ZooKeeperEnsemble) -> Vec<Problem> {
         member_image: String::new(),
         cluster_domain: "cluster.local".to_owned(),
         version: String::new(),
+        operator_pods: None,
     };
     match validate(ensemble, &context) {
         Err(problems) => problems

@@ -142,6 +142,16 @@ impl Error {
         }
     }
 
+    /// Whether the operator lacks the right to do this.
+    pub(crate) fn is_forbidden(&self) -> bool {
+        match self {
+            Self::Read { source, .. } | Self::Write { source, .. } => {
+                matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403)
+            }
+            Self::Certificate(_) | Self::Foreign { .. } | Self::LeaseLost => false,
+        }
+    }
+
     /// Whether the error is only a conflict with another client's write.
     pub(crate) fn is_conflict(&self) -> bool {
         self.disposition().retry == Retry::Soon

@@ -3,11 +3,11 @@
 use bellwether_api::FIELD_MANAGER;
 use bellwether_ensemble::desired::{DesiredObject, ObjectKind, Write};
 use bellwether_ensemble::execute::{self, World};
-use bellwether_ensemble::plan::Step;
 use bellwether_ensemble::plan::facts::Facts;
+use bellwether_ensemble::plan::{Step, Unwanted};
 use bellwether_ensemble::rules::{Rule, Rules};
 use bellwether_ensemble::{Plan, ValidEnsemble, execute::execute as carry_out};
-use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, ResourceExt};
@@ -197,14 +197,16 @@ impl World for Cluster<'_> {
         tracing::info!(%namespace, %ensemble, ?step, %why, "the step is not taken, because the facts changed; the next pass plans again");
     }
 
-    async fn prune(&mut self, revision: &str) -> Result<(), Error> {
-        let maps: Api<ConfigMap> = Api::namespaced(self.context.client.clone(), &self.namespace);
-        match maps.delete(revision, &DeleteParams::default()).await {
-            Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
-            other => other
-                .map(drop)
-                .map_err(Error::write(format!("ConfigMap {revision}"))),
-        }
+    async fn prune(&mut self, object: &Unwanted) -> Result<(), Error> {
+        let Unwanted { kind, name, uid } = object;
+        let client = self.context.client.clone();
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(client, &self.namespace, &resource(*kind));
+        let seen = Preconditions {
+            uid: uid.clone(),
+            resource_version: None,
+        };
+        delete(&api, word(*kind), name, seen).await.map(drop)
     }
 }
 
@@ -215,6 +217,7 @@ fn word(kind: ObjectKind) -> &'static str {
         ObjectKind::PodDisruptionBudget => "PodDisruptionBudget",
         ObjectKind::PersistentVolumeClaim => "PersistentVolumeClaim",
         ObjectKind::StatefulSet => "StatefulSet",
+        ObjectKind::NetworkPolicy => "NetworkPolicy",
     }
 }
 
@@ -223,6 +226,7 @@ fn resource(kind: ObjectKind) -> ApiResource {
         ObjectKind::ConfigMap | ObjectKind::Service | ObjectKind::PersistentVolumeClaim => "",
         ObjectKind::PodDisruptionBudget => "policy",
         ObjectKind::StatefulSet => "apps",
+        ObjectKind::NetworkPolicy => "networking.k8s.io",
     };
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", word(kind)))
 }

@@ -9,7 +9,7 @@ use bellwether_ensemble::certificates::AuthorityName;
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::stateful_set::RESTART;
 use bellwether_ensemble::desired::{
-    ObjectKind, bootstrap_config_map, observers, parse_bootstrap, written,
+    ObjectKind, bootstrap_config_map, network, observers, parse_bootstrap, written,
 };
 use bellwether_ensemble::four_letter::{Learners, parse_srvr};
 use bellwether_ensemble::observation::{
@@ -81,6 +81,7 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
         services,
         budgets,
         claims,
+        policies,
     } = objects;
     let name = ensemble.name_any();
     let mut live = BTreeMap::new();
@@ -89,6 +90,7 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
     remember(&mut live, ObjectKind::Service, services);
     remember(&mut live, ObjectKind::PodDisruptionBudget, budgets);
     remember(&mut live, ObjectKind::PersistentVolumeClaim, claims);
+    remember(&mut live, ObjectKind::NetworkPolicy, policies);
 
     let authority = authority_of(ensemble, &live);
     let id_offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
@@ -138,6 +140,10 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
             .map(|m| m.name_any())
             .filter(|n| n.starts_with(&prefix))
             .collect::<BTreeSet<_>>(),
+        network_policy: policies
+            .iter()
+            .find(|p| p.name_any() == network::policy_name(&name))
+            .and_then(ResourceExt::uid),
         observers,
         refused,
         leftovers: leftovers(ensemble.uid().as_deref(), &live),

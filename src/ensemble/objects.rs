@@ -6,6 +6,7 @@ use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, PersistentVolumeClaim, Pod, PodSpec, Service,
 };
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::ListParams;
@@ -31,6 +32,8 @@ pub(crate) struct Objects {
     pub budgets: Vec<PodDisruptionBudget>,
     /// Its volume claims.
     pub claims: Vec<PersistentVolumeClaim>,
+    /// Its NetworkPolicy.
+    pub policies: Vec<NetworkPolicy>,
 }
 
 /// Reads the objects of an ensemble from the API server. `None` when the ensemble does not exist.
@@ -47,13 +50,14 @@ pub(crate) async fn read(
     let Some(ensemble) = ensemble else {
         return Ok(None);
     };
-    let (sets, pods, maps, services, budgets, claims) = futures::try_join!(
+    let (sets, pods, maps, services, budgets, claims, policies) = futures::try_join!(
         list(context, namespace, name, "StatefulSets"),
         list(context, namespace, name, "Pods"),
         list(context, namespace, name, "ConfigMaps"),
         list(context, namespace, name, "Services"),
         list(context, namespace, name, "PodDisruptionBudgets"),
         list(context, namespace, name, "PersistentVolumeClaims"),
+        list_if_allowed(context, namespace, name, "NetworkPolicies"),
     )?;
     Ok(Some(Objects {
         ensemble,
@@ -63,6 +67,7 @@ pub(crate) async fn read(
         services,
         budgets,
         claims,
+        policies,
     }))
 }
 
@@ -82,6 +87,24 @@ where
     let mut objects = list.items;
     objects.iter_mut().for_each(Trim::trim);
     Ok(objects)
+}
+
+/// As [`list`]; none where the operator has no right to list them. An ensemble runs without them, and where the plan
+/// wants one the API server's answer to the write tells what is missing.
+async fn list_if_allowed<K>(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    what: &'static str,
+) -> Result<Vec<K>, Error>
+where
+    K: Trim + Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match list(context, namespace, name, what).await {
+        Err(error) if error.is_forbidden() => Ok(Vec::new()),
+        listed => listed,
+    }
 }
 
 /// An object without the fields that the operator does not read, which take most of its memory. The objects of
@@ -104,6 +127,12 @@ impl Trim for Service {
 }
 
 impl Trim for PodDisruptionBudget {
+    fn trim(&mut self) {
+        self.metadata.managed_fields = None;
+    }
+}
+
+impl Trim for NetworkPolicy {
     fn trim(&mut self) {
         self.metadata.managed_fields = None;
     }

@@ -10,6 +10,7 @@ use futures::StreamExt;
 use futures::stream::{self, BoxStream, SelectAll};
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Service};
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::watcher::Event;
@@ -34,11 +35,12 @@ pub(crate) struct Stores {
     services: Arc<Store<Service>>,
     budgets: Arc<Store<PodDisruptionBudget>>,
     claims: Arc<Store<PersistentVolumeClaim>>,
+    policies: Arc<Store<NetworkPolicy>>,
 }
 
 /// The version of everything that watches show of one ensemble. Equal versions mean equal objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Version([u64; 6]);
+pub(crate) struct Version([u64; 7]);
 
 /// How many objects one answer of the API server lists at most. All of them are in memory before they are trimmed.
 pub(crate) const PAGE: u32 = 100;
@@ -53,13 +55,14 @@ impl Stores {
         client: &Client,
         namespace: Option<&str>,
     ) -> SelectAll<BoxStream<'static, Key>> {
-        let sets = follow(&self.sets, api(client, namespace));
-        let pods = follow(&self.pods, api(client, namespace));
-        let maps = follow(&self.maps, api(client, namespace));
-        let services = follow(&self.services, api(client, namespace));
-        let budgets = follow(&self.budgets, api(client, namespace));
-        let claims = follow(&self.claims, api(client, namespace));
-        let all = [sets, pods, maps, services, budgets, claims];
+        let sets = follow(&self.sets, api(client, namespace), Needed::Yes);
+        let pods = follow(&self.pods, api(client, namespace), Needed::Yes);
+        let maps = follow(&self.maps, api(client, namespace), Needed::Yes);
+        let services = follow(&self.services, api(client, namespace), Needed::Yes);
+        let budgets = follow(&self.budgets, api(client, namespace), Needed::Yes);
+        let claims = follow(&self.claims, api(client, namespace), Needed::Yes);
+        let policies = follow(&self.policies, api(client, namespace), Needed::No);
+        let all = [sets, pods, maps, services, budgets, claims, policies];
         stream::select_all(all)
     }
 
@@ -71,6 +74,7 @@ impl Stores {
         self.services.listed().await;
         self.budgets.listed().await;
         self.claims.listed().await;
+        self.policies.listed().await;
     }
 
     /// The objects of one ensemble, and their version.
@@ -81,6 +85,7 @@ impl Stores {
         let (services, d) = self.services.of(key);
         let (budgets, e) = self.budgets.of(key);
         let (claims, f) = self.claims.of(key);
+        let (policies, g) = self.policies.of(key);
         let objects = Objects {
             ensemble,
             sets,
@@ -89,8 +94,9 @@ impl Stores {
             services,
             budgets,
             claims,
+            policies,
         };
-        (objects, Version([a, b, c, d, e, f]))
+        (objects, Version([a, b, c, d, e, f, g]))
     }
 
     /// The version of the objects of one ensemble.
@@ -102,6 +108,7 @@ impl Stores {
             self.services.version(key),
             self.budgets.version(key),
             self.claims.version(key),
+            self.policies.version(key),
         ])
     }
 }
@@ -268,8 +275,21 @@ fn key<K: Resource>(object: &K) -> Option<Key> {
     carries.then(|| Some((object.namespace()?, name.clone())))?
 }
 
+/// Whether ensembles can be worked on only with the objects of a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needed {
+    Yes,
+    /// Where the operator has no right to list them, they count as listed.
+    No,
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    use watcher::Error::InitialListFailed;
+    matches!(error, InitialListFailed(kube::Error::Api(status)) if status.code == 403)
+}
+
 /// Follows one kind.
-fn follow<K>(store: &Arc<Store<K>>, api: Api<K>) -> BoxStream<'static, Key>
+fn follow<K>(store: &Arc<Store<K>>, api: Api<K>, needed: Needed) -> BoxStream<'static, Key>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>
         + Trim
@@ -292,6 +312,9 @@ where
             let changed = event.map(|event| store.learn(event));
             let changed = changed.unwrap_or_else(|error| {
                 let kind = K::kind(&());
+                if needed == Needed::No && is_forbidden(&error) {
+                    store.listed.send_replace(true);
+                }
                 tracing::debug!(%kind, %error, "the watch of objects of ensembles begins again");
                 Vec::new()
             });
@@ -302,8 +325,12 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use bellwether_api_server::{ApiServer, Before, Call, Faults, Kind, Then};
     use futures::FutureExt as _;
     use serde_json::{Value, json};
+    use tokio::time::sleep;
 
     use super::*;
 
@@ -384,5 +411,38 @@ mod tests {
         let store = listed(vec![other.clone()]);
         assert_eq!(names(&store, "a"), Vec::<String>::new());
         assert!(store.learn(Event::Apply(other)).is_empty());
+    }
+
+    /// Refuses one kind.
+    struct Forbids(Kind);
+
+    impl Faults for Forbids {
+        fn before(&mut self, call: &Call) -> Before {
+            let then = match call.kind == self.0 {
+                true => Then::Forbid,
+                false => Then::CarryOut,
+            };
+            Before {
+                then,
+                ..Before::default()
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn policies_that_may_not_be_listed_hold_nothing_up() {
+        let listed = async |forbidden| {
+            let server = ApiServer::new(1, 1);
+            server.set_faults(Forbids(forbidden));
+            let stores = Stores::default();
+            let changes = stores.follow(&server.client("test"), None);
+            tokio::select! {
+                () = stores.listed() => true,
+                () = changes.for_each(|_| async {}) => false,
+                () = sleep(Duration::from_secs(60)) => false,
+            }
+        };
+        assert!(listed(Kind::NETWORK_POLICY).await);
+        assert!(!listed(Kind::POD).await, "pods are needed");
     }
 }

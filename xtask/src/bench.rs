@@ -78,8 +78,8 @@ pub(crate) struct Fleet {
     /// The members of so many hang
     #[arg(long, default_value_t = 20)]
     hang: u32,
-    /// How many seconds nothing happens
-    #[arg(long, default_value_t = 60)]
+    /// For how many seconds nothing happens, before it is measured and while it is
+    #[arg(long, default_value_t = 150)]
     idle: u32,
     /// Measure the operator of this revision of the project first
     #[arg(long, value_name = "REVISION")]

@@ -117,11 +117,12 @@ pub(crate) async fn bundle(arguments: &Bundle) -> anyhow::Result<ExitCode> {
 }
 
 /// Kinds and whether only those are meant that the operator owns. Secrets are not among them.
-const KINDS: [(&str, &str, &str, bool); 9] = [
+const KINDS: [(&str, &str, &str, bool); 10] = [
     (GROUP, VERSION, "ZooKeeperEnsemble", false),
     (GROUP, VERSION, "LeaderElection", false),
     ("apps", "v1", "StatefulSet", true),
     ("policy", "v1", "PodDisruptionBudget", true),
+    ("networking.k8s.io", "v1", "NetworkPolicy", true),
     ("", "v1", "Pod", true),
     ("", "v1", "PersistentVolumeClaim", true),
     ("", "v1", "ConfigMap", true),

@@ -144,6 +144,7 @@ fn describe(
         member_image: "bellwether".to_owned(),
         cluster_domain: arguments.cluster_domain.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        operator_pods: None,
     };
     let mut new = new.clone();
     let place = old.and_then(ResourceExt::namespace);

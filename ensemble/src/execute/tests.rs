@@ -73,8 +73,8 @@ impl World for Notes {
         self.lines.push(format!("declined: {why}"));
     }
 
-    async fn prune(&mut self, revision: &str) -> Result<(), String> {
-        self.lines.push(format!("prune {revision}"));
+    async fn prune(&mut self, object: &Unwanted) -> Result<(), String> {
+        self.lines.push(format!("prune {}", object.name));
         Ok(())
     }
 }
@@ -103,7 +103,7 @@ fn plan() -> Plan {
             object(ObjectKind::ConfigMap, "zk-config"),
             object(ObjectKind::ConfigMap, "zk-bootstrap"),
         ],
-        prune: vec!["old".to_owned()],
+        prune: vec![Unwanted::revision("old")],
         last: vec![object(ObjectKind::ConfigMap, "zk-client")],
         step: Some(Step::RestartMember {
             pod: "zk-0".to_owned(),

@@ -18,6 +18,7 @@ fn valid(change: impl FnOnce(&mut ZooKeeperEnsembleSpec)) -> ValidEnsemble {
         member_image: "bellwether:1".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
+        operator_pods: None,
     };
     validate(&ensemble, &context).unwrap()
 }

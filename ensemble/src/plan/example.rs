@@ -235,6 +235,12 @@ impl Running {
         self.plan().report
     }
 
+    /// The names of the objects that are not wanted any more.
+    pub(crate) fn pruned(&self) -> Vec<String> {
+        let prune = self.plan().prune.into_iter();
+        prune.map(|object| object.name).collect()
+    }
+
     /// The pod that restarts now, the role that its server must have, and why.
     pub(crate) fn restart(&self) -> Option<(String, Expect, String)> {
         self.plan().step.map(|step| match step {

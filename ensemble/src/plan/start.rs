@@ -13,7 +13,7 @@ use super::trouble::Trouble;
 use super::volumes::{self, Recorded};
 use super::{Plan, SOON};
 use crate::desired::claims::ClaimSizes;
-use crate::desired::{self, claims, config, discovery, services, stateful_set};
+use crate::desired::{self, claims, config, discovery, network, services, stateful_set};
 use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, PodObservation, Revision};
 use crate::rules::{Rule, Rules};
@@ -72,6 +72,8 @@ pub(super) fn plan_start(
     let rendered = config::render(ensemble, &voters, initialize, tls);
     let sizes = ClaimSizes::wanted(ensemble);
     let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
+    let mut last = vec![discovery::client_config(ensemble)];
+    last.extend(network::policy(ensemble));
     let mut report = Report::new(Phase::Starting, message);
     report.revision = Some(rendered.revision.clone());
     Plan {
@@ -84,7 +86,7 @@ pub(super) fn plan_start(
             stateful_set::stateful_set(ensemble, &rendered.revision, &inputs, replicas, sizes),
         ],
         prune: Vec::new(),
-        last: vec![discovery::client_config(ensemble)],
+        last,
         step: None,
         facts: Facts::default(),
         accepted: None,

@@ -1,6 +1,7 @@
 //! What a plan holds beside the step: objects, what is pruned, when to look again.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use bellwether_api::ensemble::MembersPolicy;
 use serde_json::json;
 
 use super::*;
@@ -103,7 +104,7 @@ fn what_an_older_operator_rendered_stays_until_the_user_changes_something() {
     older.ensemble.observers = 1;
     older.observation.revisions.insert("unused".to_owned());
     assert_eq!(config(&older), 1);
-    assert_eq!(older.plan().prune, ["unused"]);
+    assert_eq!(older.pruned(), ["unused"]);
 }
 
 #[test]
@@ -134,15 +135,42 @@ fn a_revision_is_pruned_when_neither_a_pod_nor_a_template_names_it() {
         running.observation.revisions.insert(name.to_owned());
     }
     running.voter(0).revision.as_mut().unwrap().name = "of-a-pod".to_owned();
-    assert_eq!(running.plan().prune, ["unused"]);
+    assert_eq!(running.pruned(), ["unused"]);
     running
         .ensemble
         .settings
         .insert("snapCount".to_owned(), "5000".to_owned());
     assert!(
-        !running.plan().prune.contains(&current),
+        !running.pruned().contains(&current),
         "the template names it still"
     );
+}
+
+#[test]
+fn a_network_policy_that_the_spec_does_not_want_is_deleted_by_its_uid() {
+    let mut running = Running::new(3, 0);
+    running.observation.network_policy = Some("7".to_owned());
+    let policies = |running: &Running| {
+        let last = running.plan().last.into_iter();
+        last.filter(|object| object.kind == ObjectKind::NetworkPolicy)
+            .count()
+    };
+    assert_eq!((policies(&running), running.pruned()), (1, vec![]));
+    running.ensemble.network.policy = Some(MembersPolicy::Disabled);
+    let policy = Unwanted {
+        kind: ObjectKind::NetworkPolicy,
+        name: "zk-members".to_owned(),
+        uid: Some("7".to_owned()),
+    };
+    assert_eq!(
+        (policies(&running), running.plan().prune),
+        (0, vec![policy])
+    );
+    running.observation.network_policy = None;
+    assert!(running.pruned().is_empty());
+    running.ensemble.paused = true;
+    running.observation.network_policy = Some("7".to_owned());
+    assert!(running.pruned().is_empty(), "a paused ensemble changes");
 }
 
 #[test]

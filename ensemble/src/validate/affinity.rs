@@ -251,7 +251,7 @@ fn selects_by(selector: &LabelSelector, key: &str) -> bool {
         .any(|k| k == key)
 }
 
-fn label_selector(field: &str, selector: &LabelSelector, problems: &mut Problems) {
+pub(super) fn label_selector(field: &str, selector: &LabelSelector, problems: &mut Problems) {
     if let Some(labels) = &selector.match_labels {
         labels_of(&format!("{field}.matchLabels"), labels, problems);
     }

@@ -12,6 +12,7 @@ pub(super) fn context() -> Context {
         member_image: "bellwether".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         version: "test".to_owned(),
+        operator_pods: None,
     }
 }
 

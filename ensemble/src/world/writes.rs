@@ -11,8 +11,8 @@ use crate::desired::{DesiredObject, ObjectKind};
 use crate::execute;
 use crate::execute::objects::{Refused, storage};
 use crate::observation::Revision;
-use crate::plan::Step;
 use crate::plan::facts::Facts;
+use crate::plan::{Step, Unwanted};
 
 impl<F: Faults> execute::World for World<F> {
     type Error = Refused;
@@ -76,8 +76,8 @@ impl<F: Faults> execute::World for World<F> {
 
     fn declined(&mut self, _: &Step, _: &str) {}
 
-    async fn prune(&mut self, revision: &str) -> Result<(), Refused> {
-        self.objects.remove(ObjectKind::ConfigMap, revision);
+    async fn prune(&mut self, object: &Unwanted) -> Result<(), Refused> {
+        self.objects.remove(object.kind, &object.name);
         Ok(())
     }
 }

@@ -52,6 +52,7 @@ impl World {
             member_image: "bellwether:1".to_owned(),
             cluster_domain: "cluster.local".to_owned(),
             version: "1".to_owned(),
+            operator_pods: None,
         };
         let valid = validate(&ensemble, &context).unwrap();
         Self {

@@ -47,6 +47,8 @@ pub enum Then {
     InternalError,
     /// 503.
     Unavailable,
+    /// 403: the client has no right to it.
+    Forbid,
     /// 410, as the answer's code; a front end itself reports it in an event of the watch.
     Expired,
     /// The connection is refused.

@@ -121,6 +121,11 @@ static KINDS: &[Resource] = &[
         ..kind(bellwether_api::GROUP, "LeaderElection", "leaderelections")
     })),
     kind("", "ServiceAccount", "serviceaccounts"),
+    counted(kind(
+        "networking.k8s.io",
+        "NetworkPolicy",
+        "networkpolicies",
+    )),
 ];
 
 #[allow(missing_docs, reason = "each is the kind of its name")]
@@ -143,6 +148,7 @@ impl Kind {
     pub const ENSEMBLE: Self = Self(15);
     pub const ELECTION: Self = Self(16);
     pub const SERVICE_ACCOUNT: Self = Self(17);
+    pub const NETWORK_POLICY: Self = Self(18);
 }
 
 impl Kind {
@@ -208,9 +214,10 @@ mod tests {
             (Kind::ENSEMBLE, "ZooKeeperEnsemble"),
             (Kind::ELECTION, "LeaderElection"),
             (Kind::SERVICE_ACCOUNT, "ServiceAccount"),
+            (Kind::NETWORK_POLICY, "NetworkPolicy"),
         ] {
             assert_eq!(kind.resource().name, name);
         }
-        assert_eq!(Kind::all().count(), 18);
+        assert_eq!(Kind::all().count(), 19);
     }
 }

@@ -231,6 +231,13 @@ where
         Then::TooManyRequests(seconds) => return refused(&refusal::too_many_requests(seconds)),
         Then::InternalError => return refused(&refusal::internal_error()),
         Then::Unavailable => return refused(&refusal::unavailable()),
+        Then::Forbid => {
+            return refused(&refusal::forbidden(
+                call.kind,
+                &call.name,
+                "no rule allows it",
+            ));
+        }
         Then::Expired => {
             let told = "too old resource version".to_owned();
             return refused(&refusal::expired(told));

@@ -19,7 +19,7 @@ use bellwether_ensemble::observation::{
     StatefulSetObservation,
 };
 use bellwether_ensemble::plan::facts::Facts;
-use bellwether_ensemble::plan::{Step, plan_under};
+use bellwether_ensemble::plan::{Step, Unwanted, plan_under};
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::validate::{Context, ValidEnsemble, validate};
@@ -85,6 +85,7 @@ fn ensemble(size: u8, content: u8) -> Result<ValidEnsemble, String> {
         member_image: "bellwether:1".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
+        operator_pods: None,
     };
     validate(&ensemble, &context).map_err(|e| format!("{e:?}"))
 }
@@ -360,7 +361,7 @@ impl execute::World for Execution<'_> {
 
     fn declined(&mut self, _: &Step, _: &str) {}
 
-    async fn prune(&mut self, _: &str) -> Result<(), Infallible> {
+    async fn prune(&mut self, _: &Unwanted) -> Result<(), Infallible> {
         Ok(())
     }
 }

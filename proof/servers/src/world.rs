@@ -331,6 +331,7 @@ impl World {
             member_image: "bellwether".to_owned(),
             cluster_domain: "cluster.local".to_owned(),
             version: "1".to_owned(),
+            operator_pods: None,
         };
         validate(&self.ensemble, &context).map_err(|p| anyhow::anyhow!(invalid_message(&p)))
     }

@@ -234,6 +234,7 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
                 ("Service", "zk-members"),
                 ("Service", "zk"),
                 ("PodDisruptionBudget", "zk"),
+                ("NetworkPolicy", "zk-members"),
                 ("ConfigMap", "zk-authorities"),
                 ("Secret", "zk-identity-17498463a3"),
             ];

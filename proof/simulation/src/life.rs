@@ -261,6 +261,7 @@ impl Life {
                 member_image: format!("bellwether:{}", self.version),
                 cluster_domain: "cluster.local".to_owned(),
                 version: self.version.to_string(),
+                operator_pods: None,
             },
             permissions: Default::default(),
             rules: self.rules,

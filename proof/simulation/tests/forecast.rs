@@ -71,6 +71,7 @@ fn valid(fields: &Value) -> ValidEnsemble {
         member_image: "bellwether:1".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
+        operator_pods: None,
     };
     validate(&ensemble, &context).unwrap()
 }

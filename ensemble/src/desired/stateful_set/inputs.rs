@@ -45,6 +45,8 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         release: _,
         // `sizes` has those that the claim templates were created with.
         storage_size: _,
+        // The NetworkPolicy has it.
+        network: _,
         // What the operator does, not what it renders.
         generation: _,
         paused: _,

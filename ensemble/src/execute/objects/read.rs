@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Objects;
 use crate::desired::claims::{DATA, LOG};
+use crate::desired::network::policy_name;
 use crate::desired::stateful_set::{INITIALIZE, restart_request};
 use crate::desired::written::edited;
 use crate::desired::{
@@ -41,12 +42,15 @@ impl Objects {
         let prefix = format!("{ensemble}-config-");
         let maps = self.of(ObjectKind::ConfigMap).map(|(name, _)| name);
         let revisions = maps.filter(|name| name.starts_with(&prefix));
+        let policy = self.get(ObjectKind::NetworkPolicy, &policy_name(ensemble));
         Observation {
             stateful_set: self.observe_set(ensemble),
             claims: self.observe_claims(DATA, ensemble),
             log_claims: self.observe_claims(LOG, ensemble),
             bootstrap: self.bootstrap(ensemble),
             revisions: revisions.map(str::to_owned).collect(),
+            network_policy: policy
+                .and_then(|policy| policy["metadata"]["uid"].as_str().map(str::to_owned)),
             observers: ObserversObservation {
                 stateful_set: self.observe_set(&observers),
                 claims: self.observe_claims(DATA, &observers),

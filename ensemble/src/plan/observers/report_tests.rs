@@ -222,16 +222,13 @@ fn a_revision_that_observers_use_is_not_pruned() {
     running.observer(0).revision.as_mut().unwrap().name = "of-a-pod".to_owned();
     let set = running.observation.observers.stateful_set.as_mut().unwrap();
     set.template.as_mut().unwrap().name = "of-the-template".to_owned();
-    assert_eq!(running.plan().prune, ["unused"]);
+    assert_eq!(running.pruned(), ["unused"]);
     let mut starting = running.clone();
     starting.observation.observers.pods.clear();
-    assert_eq!(starting.plan().prune, ["of-a-pod", "unused"]);
+    assert_eq!(starting.pruned(), ["of-a-pod", "unused"]);
     // Without observers, only observers that are being removed need the revision of their template.
     running.ensemble.observers = 0;
-    assert_eq!(running.plan().prune, ["unused"]);
+    assert_eq!(running.pruned(), ["unused"]);
     running.observation.observers.pods.clear();
-    assert_eq!(
-        running.plan().prune,
-        ["of-a-pod", "of-the-template", "unused"]
-    );
+    assert_eq!(running.pruned(), ["of-a-pod", "of-the-template", "unused"]);
 }

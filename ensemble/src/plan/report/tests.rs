@@ -431,7 +431,7 @@ fn a_pause_says_what_would_be_done_and_does_nothing() {
     assert!(plan.objects.is_empty() && plan.last.is_empty() && plan.prune.is_empty());
     assert_eq!(plan.step, None);
     running.ensemble.paused = false;
-    assert_eq!(running.plan().prune, ["zk-config-unused"]);
+    assert_eq!(running.pruned(), ["zk-config-unused"]);
 }
 
 #[test]

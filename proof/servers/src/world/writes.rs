@@ -5,8 +5,8 @@ use std::fs;
 use anyhow::Result;
 use bellwether_ensemble::desired::{DesiredObject, ObjectKind};
 use bellwether_ensemble::execute;
-use bellwether_ensemble::plan::Step;
 use bellwether_ensemble::plan::facts::Facts;
+use bellwether_ensemble::plan::{Step, Unwanted};
 use serde_json::Value;
 
 use super::World;
@@ -65,8 +65,11 @@ impl execute::World for World {
         self.tell(&format!("the step is planned anew: {why}"));
     }
 
-    async fn prune(&mut self, revision: &str) -> Result<()> {
-        self.objects.remove(ObjectKind::ConfigMap, revision);
-        Ok(fs::remove_dir_all(self.node.revision(revision))?)
+    async fn prune(&mut self, object: &Unwanted) -> Result<()> {
+        self.objects.remove(object.kind, &object.name);
+        if object.kind == ObjectKind::ConfigMap {
+            fs::remove_dir_all(self.node.revision(&object.name))?;
+        }
+        Ok(())
     }
 }

@@ -214,6 +214,7 @@ impl Life {
                     Kind::SECRET,
                     Kind::SERVICE,
                     Kind::DISRUPTION_BUDGET,
+                    Kind::NETWORK_POLICY,
                 ];
                 let kind = kinds.into_iter().find(|k| k.resource().name == kind);
                 if let Some(kind) = kind {

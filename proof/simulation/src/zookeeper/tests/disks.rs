@@ -331,6 +331,7 @@ fn what_the_operator_renders_is_read() {
         member_image: "bellwether:1".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
+        operator_pods: None,
     };
     let valid = validate(&ensemble, &context).unwrap();
     let files = render(&valid, &Voters::first(3, 0), None, ServerTls::Disabled).files;
