@@ -82,7 +82,7 @@ impl Release {
     }
 
     fn install(&self) -> Result<()> {
-        helm::install_from(&self.chart, &self.tag, &BTreeMap::new())
+        helm::install_from(&self.chart, &self.tag)
     }
 }
 

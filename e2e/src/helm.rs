@@ -35,34 +35,34 @@ pub fn helm(arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The hosts that the tests' elections connect to, and the keys of their labels.
-const ALLOWED: [(&str, &[&str]); 2] = [
-    ("connections.allowedHosts", &["*.svc.cluster.local"]),
-    ("projections.labelKeys", &["role", "tier"]),
-];
-
 /// The shared release with these values beside those of the tests, installed or upgraded; returns when
 /// its pods are ready.
+///
+/// # Errors
+/// When helm fails, or the pods are not ready in time.
 pub fn install(values: &BTreeMap<&str, Value>) -> Result<()> {
-    let allowed = ALLOWED.map(|(name, value)| (name, Value::from(value.to_vec())));
-    let mut all = BTreeMap::from(allowed);
-    all.extend(values.iter().map(|(name, value)| (*name, value.clone())));
-    install_from(&chart(), "dev", &all)
-}
-
-/// The same with another chart and another tag of the operator's image.
-pub fn install_from(chart: &Path, tag: &str, values: &BTreeMap<&str, Value>) -> Result<()> {
-    let chart = chart.to_string_lossy();
-    let mut words = ["upgrade", "--install", RELEASE, &chart]
-        .map(str::to_owned)
-        .to_vec();
-    words.extend(["--namespace", OPERATOR_NAMESPACE].map(str::to_owned));
-    let own = format!("image.tag={tag},page.enabled=true");
-    words.extend(["--set", &own, "--wait", "--timeout", "180s"].map(str::to_owned));
+    let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/values.yaml");
+    let mut words = vec!["--values".to_owned(), shared.to_owned()];
     for (name, value) in values {
         words.extend(["--set-json".to_owned(), format!("{name}={value}")]);
     }
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    upgrade(&chart(), "dev", &words)
+}
+
+/// The same from another chart, with another tag of the operator's image and the chart's own values.
+///
+/// # Errors
+/// When helm fails, or the pods are not ready in time.
+pub fn install_from(chart: &Path, tag: &str) -> Result<()> {
+    upgrade(chart, tag, &[])
+}
+
+fn upgrade(chart: &Path, tag: &str, values: &[String]) -> Result<()> {
+    let (chart, tag) = (chart.to_string_lossy(), format!("image.tag={tag}"));
+    let mut words = vec!["upgrade", "--install", RELEASE, &chart];
+    words.extend(["--namespace", OPERATOR_NAMESPACE, "--set", &tag]);
+    words.extend(["--wait", "--timeout", "180s"]);
+    words.extend(values.iter().map(String::as_str));
     helm(&words).map(drop)
 }
 

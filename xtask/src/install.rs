@@ -32,6 +32,8 @@ pub(crate) fn operator_built(target: &Target, release: bool) -> Result<Cluster> 
     say("installing the chart ...");
     let chart = root().join("charts/bellwether");
     let chart = chart.to_str().context("the project's path is not text")?;
+    let values = root().join("e2e/values.yaml");
+    let values = values.to_str().context("the project's path is not text")?;
     let helm = [
         "helm",
         "upgrade",
@@ -41,11 +43,10 @@ pub(crate) fn operator_built(target: &Target, release: bool) -> Result<Cluster> 
         "--namespace",
         NAMESPACE,
         "--create-namespace",
+        "--values",
+        values,
         "--set",
-        "image.tag=dev,page.enabled=true",
-        "--set",
-        // As in `e2e/src/helm.rs`: what the tests' elections connect to, and label pods with.
-        "connections.allowedHosts={*.svc.cluster.local},projections.labelKeys={role,tier}",
+        "image.tag=dev",
         "--wait",
         "--timeout",
         "120s",

@@ -1,6 +1,7 @@
 {{- /*
 What the operator may do in the namespaces that it works in: exactly what it does. It deletes only pods (one
-at a time), configuration revisions that no pod uses any more, and what it projected an election to;
+at a time), configuration revisions that no pod uses any more, volume claims and NetworkPolicies that the spec does not want
+any more, and what it projected an election to;
 everything else goes with its owner.
 */ -}}
 {{- define "bellwether.rules" -}}
@@ -26,6 +27,10 @@ everything else goes with its owner.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch]
+# Those of members. One is deleted where `spec.network.policy` is `Disabled`.
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, delete]

@@ -19,16 +19,21 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const OPERATOR: &str = "app.kubernetes.io/name=bellwether";
 
 /// Brings the shared release back to what it was, also when a test fails.
-struct Shared {
+pub(crate) struct Shared {
     changed: bool,
 }
 
 impl Shared {
-    fn changed() -> Self {
+    /// For a test that is about to change it.
+    pub(crate) fn changed() -> Self {
         Self { changed: true }
     }
 
-    fn restore(mut self) -> Result<()> {
+    /// Brings it back at the end of a test.
+    ///
+    /// # Errors
+    /// When it cannot be installed as before.
+    pub(crate) fn restore(mut self) -> Result<()> {
         self.changed = false;
         helm::install(&BTreeMap::new())
     }
