@@ -6,6 +6,7 @@ use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    thread,
     time::Instant,
 };
 
@@ -51,6 +52,8 @@ pub(crate) struct Arguments {
 const LONG: u32 = 10;
 /// For how long everything fails around elections, and around an ensemble, in a long search, in seconds.
 const LONG_SOAK: &str = "600";
+/// The title of the tests on servers.
+const SERVERS: &str = "real servers without a cluster";
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
 
@@ -86,16 +89,25 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
             Err(error) => errors.push(format!("{error:#}")),
         }
     }
-    if !arguments.end_to_end && !arguments.quick {
-        count.run(
-            "real servers without a cluster",
-            &mut servers(arguments, &programs)?,
-            &mut errors,
-        )?;
-    }
-    if !arguments.no_cluster && !arguments.servers && !arguments.quick {
+    let servers = match !arguments.end_to_end && !arguments.quick {
+        true => Some(servers(arguments, &programs)?),
+        false => None,
+    };
+    if arguments.no_cluster || arguments.servers || arguments.quick {
+        if let Some(mut servers) = servers {
+            count.run(SERVERS, &mut servers, &mut errors)?;
+        }
+    } else {
         let was_running = target.is_existing()? || Cluster::open(target).is_ok();
-        let result = end_to_end(arguments, target, &programs, &mut count, &mut errors);
+        let beside = servers;
+        let result = end_to_end(
+            arguments,
+            target,
+            &programs,
+            beside,
+            &mut count,
+            &mut errors,
+        );
         if !arguments.keep && !was_running {
             Cluster::down()?;
         }
@@ -140,10 +152,13 @@ fn servers(arguments: &Arguments, programs: &Programs) -> Result<Command> {
     Ok(command)
 }
 
+/// Runs the end-to-end tests that share the operator, and then those that need it alone. These mostly wait, so that
+/// `beside`, the tests on servers, run at the same time.
 fn end_to_end(
     arguments: &Arguments,
     target: &Target,
     programs: &Programs,
+    beside: Option<Command>,
     count: &mut Count,
     errors: &mut Vec<String>,
 ) -> Result<()> {
@@ -151,17 +166,36 @@ fn end_to_end(
     requirements::to_monitor()?;
     let cluster = install::operator(target)?;
     let program = programs.path("cluster")?;
-    let mut command = cluster.exec(&[&*program.to_string_lossy()])?;
-    command.args(&arguments.filter).current_dir(root());
-    command.env("BELLWETHER_KUBECTL", "kubectl");
-    command.env(
-        "BELLWETHER_PROGRAM",
-        build::programs(false)?.join("bellwether"),
-    );
-    if arguments.long {
-        command.env("BELLWETHER_SOAK_SECONDS", LONG_SOAK);
-    }
-    count.run("end-to-end tests", &mut command, errors)
+    let tests = |part: &str| -> Result<Command> {
+        let mut command = cluster.exec(&[&*program.to_string_lossy()])?;
+        command.args(&arguments.filter).current_dir(root());
+        command.env("BELLWETHER_KUBECTL", "kubectl");
+        command.env("BELLWETHER_PART", part);
+        command.env(
+            "BELLWETHER_PROGRAM",
+            build::programs(false)?.join("bellwether"),
+        );
+        if arguments.long {
+            command.env("BELLWETHER_SOAK_SECONDS", LONG_SOAK);
+        }
+        Ok(command)
+    };
+    count.run("end-to-end tests", &mut tests("together")?, errors)?;
+    let mut alone = tests("alone")?;
+    let (mut of_servers, mut wrong) = (Count::default(), Vec::new());
+    thread::scope(|scope| {
+        let servers = scope.spawn(|| match beside {
+            Some(mut servers) => of_servers.run(SERVERS, &mut servers, &mut wrong),
+            None => Ok(()),
+        });
+        let result = count.run("end-to-end tests, one by one", &mut alone, errors);
+        let servers = servers.join();
+        result.and(servers.unwrap_or_else(|_| bail!("running the tests on servers panicked")))
+    })?;
+    count.passed += of_servers.passed;
+    count.failed += of_servers.failed;
+    errors.append(&mut wrong);
+    Ok(())
 }
 
 /// The programs that the tests run, by the names of their cargo targets. All are compiled by one command:
