@@ -23,12 +23,13 @@ pub(crate) const BRIDGE: &str = "br0";
 /// The queue in which the kernel hands new connections to a node's agent for NetworkPolicies.
 pub(crate) const POLICY_QUEUE: u16 = 100;
 
-/// The command that hands every new connection of a node's pods to the agent, after the rules that replace a
-/// Service's address. The agent would do so itself by an expression of nftables that not every kernel has. While it
+/// The command that hands every new TCP connection of a node's pods to the agent, after the rules that replace a
+/// Service's address. Not DNS: of two questions that a program asks at once on one socket the kernel may lose one on
+/// such a way, and a resolver asks again after five seconds (netfilter bug 1766). The agent would do so itself by an expression of nftables that not every kernel has. While it
 /// does not listen, connections pass.
 pub(crate) fn judge_connections() -> Vec<String> {
     let rule = format!(
-        "iptables -w -t mangle -A FORWARD -m conntrack --ctstate NEW \
+        "iptables -w -t mangle -A FORWARD -p tcp -m conntrack --ctstate NEW \
          -j NFQUEUE --queue-num {POLICY_QUEUE} --queue-bypass"
     );
     rule.split_whitespace().map(str::to_owned).collect()
