@@ -40,6 +40,24 @@ impl Kubectl {
             .with_context(|| format!("starting {:?}", self.words))
     }
 
+    /// Runs with this on standard input, whatever becomes of it.
+    ///
+    /// # Errors
+    /// When kubectl cannot be started.
+    pub fn feed(&self, arguments: &[&str], input: &str) -> Result<Output> {
+        let mut child = self
+            .command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("starting {:?}", self.words))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.as_bytes())?;
+        }
+        Ok(child.wait_with_output()?)
+    }
+
     /// Runs and returns standard output; an error holds standard error.
     pub fn run(&self, arguments: &[&str]) -> Result<String> {
         let output = self.output(arguments)?;
@@ -70,16 +88,7 @@ impl Kubectl {
 
     /// `kubectl apply` that may be refused: the inner error is what the user reads.
     pub fn try_apply(&self, object: &Value) -> Result<Result<(), String>> {
-        let mut child = self
-            .command(&["apply", "-f", "-"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let Some(mut input) = child.stdin.take() {
-            input.write_all(object.to_string().as_bytes())?;
-        }
-        let output = child.wait_with_output()?;
+        let output = self.feed(&["apply", "-f", "-"], &object.to_string())?;
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         Ok(if output.status.success() {
             Ok(())

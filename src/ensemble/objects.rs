@@ -1,6 +1,7 @@
 //! The objects of an ensemble, with those of their fields that the operator reads.
 
 use bellwether_api::{FIELD_MANAGER, ZooKeeperEnsemble, labels};
+use futures::FutureExt as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::core::v1::{
@@ -57,7 +58,7 @@ pub(crate) async fn read(
         list(context, namespace, name, "Services"),
         list(context, namespace, name, "PodDisruptionBudgets"),
         list(context, namespace, name, "PersistentVolumeClaims"),
-        list_if_allowed(context, namespace, name, "NetworkPolicies"),
+        list(context, namespace, name, "NetworkPolicies").map(none_if_forbidden),
     )?;
     Ok(Some(Objects {
         ensemble,
@@ -89,19 +90,10 @@ where
     Ok(objects)
 }
 
-/// As [`list`]; none where the operator has no right to list them. An ensemble runs without them, and where the plan
+/// No objects where the operator has no right to list them. An ensemble runs without its NetworkPolicy, and where the plan
 /// wants one the API server's answer to the write tells what is missing.
-async fn list_if_allowed<K>(
-    context: &Context,
-    namespace: &str,
-    name: &str,
-    what: &'static str,
-) -> Result<Vec<K>, Error>
-where
-    K: Trim + Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-    K: Clone + DeserializeOwned + std::fmt::Debug,
-{
-    match list(context, namespace, name, what).await {
+fn none_if_forbidden<K>(listed: Result<Vec<K>, Error>) -> Result<Vec<K>, Error> {
+    match listed {
         Err(error) if error.is_forbidden() => Ok(Vec::new()),
         listed => listed,
     }

@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::Write as _;
-use std::process::Stdio;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use bellwether_e2e::helm::{self, helm};
@@ -223,17 +221,7 @@ fn dry_run(world: &World, from: &[&str], input: &str) -> Result<()> {
     let mut arguments = vec!["apply", "--server-side", "--force-conflicts"];
     arguments.extend(["--dry-run=server", "--field-manager=chart-test"]);
     arguments.extend(from);
-    let mut child = world
-        .kubectl
-        .command(&arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
+    let output = world.kubectl.feed(&arguments, input)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "refused: {said}");
     // Such as an unknown field, which the API server leaves out.

@@ -1,7 +1,5 @@
 //! What tools rely on that apply manifests over and over.
 
-use std::io::Write as _;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -13,19 +11,8 @@ use serde_json::{Value, json};
 
 /// Runs kubectl in the namespace with an object on standard input. Its exit code and all it said.
 fn feed(world: &World, arguments: &[&str], object: &Value) -> Result<(Option<i32>, String)> {
-    let mut child = world
-        .kubectl
-        .command(&["-n", &world.namespace])
-        .args(arguments)
-        .args(["-f", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(object.to_string().as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
+    let all = [&["-n", &world.namespace], arguments, &["-f", "-"]].concat();
+    let output = world.kubectl.feed(&all, &object.to_string())?;
     let said = [output.stdout, output.stderr].concat();
     Ok((
         output.status.code(),
