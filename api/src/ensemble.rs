@@ -494,4 +494,28 @@ pub struct Pod {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253), regex(pattern = grammar::NAME))]
     pub priority_class_name: Option<String>,
+    /// As which user the containers run. Default: user and group 1000, as the official image has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<PodUser>,
+}
+
+/// What is wrong with ids that are given and assigned.
+pub const USERS: &str =
+    "either the cluster assigns the ids or they are given: leave out assigned, or id and group";
+
+/// As which user the containers run; never as root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = Rule::new("!(has(self.assigned) && self.assigned && (has(self.id) || has(self.group)))").message(USERS))]
+pub struct PodUser {
+    /// The user id. Default: 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 2_147_483_647))]
+    pub id: Option<i64>,
+    /// The group id, which also the files on volumes get. Default: 1000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 2_147_483_647))]
+    pub group: Option<i64>,
+    /// Whether the cluster assigns both ids, as OpenShift does by its default constraints. Default: false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub assigned: bool,
 }

@@ -1,8 +1,6 @@
 //! Rights, and what the chart's admission policies refuse beyond them.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -33,17 +31,7 @@ fn judge(world: &World, user: &str, command: &[&str], object: &Value) -> Result<
     }
     arguments.extend(command);
     arguments.push("--dry-run=server");
-    let mut child = world
-        .kubectl
-        .command(&arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(object.to_string().as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
+    let output = world.kubectl.feed(&arguments, &object.to_string())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     Ok((!output.status.success()).then_some(said))
 }
@@ -174,6 +162,23 @@ pub(crate) fn a_loss_of_data_is_accepted_by_those_with_the_right_to(world: &Worl
         "zookeeper.bellwether.dev/restartedAt=now",
     ))?;
     refused(annotate("edit-of-shop", accept), "gives data up")
+}
+
+/// A member runs as another user, on the volume that was the first one's.
+pub(crate) fn a_member_runs_as_the_user_of_the_spec(world: &World) -> Result<()> {
+    let ensemble = world.small_ensemble(1)?;
+    ensemble.patch(&json!({ "pod": { "user": { "id": 1_000_650_000, "group": 0 } } }))?;
+    let ids = ["exec", "main-0", "-c", "zookeeper", "--", "id"];
+    until(
+        "the member runs as the other user",
+        Duration::from_secs(120),
+        || {
+            let ids = world.run(&ids).map_err(|e| e.to_string())?;
+            let is_other = ids.starts_with("uid=1000650000 gid=0");
+            is_other.then_some(()).ok_or(ids)
+        },
+    )?;
+    ensemble.wait_ready(1)
 }
 
 /// What the operator may do in a namespace, a line for each kind; in the words of `kubectl auth can-i --list`.

@@ -62,6 +62,7 @@ macro_rules! tests {
 const TESTS: &[Test] = tests![
     5 scenarios::scenario_02_three_to_five_and_back_under_writes_one_member_at_a_time,
     1 faults::the_volume_of_another_ensemble_is_refused,
+    1 admission::a_member_runs_as_the_user_of_the_spec,
     1 documents::the_fair_election_death_in_the_middle,
     1 documents::the_unfair_election_has_one_leader_and_a_herd,
     1 documents::the_official_recipe_with_and_without_acknowledgement,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use bellwether_api::ensemble::Pod;
+use bellwether_api::ensemble::{Pod, PodUser, USERS};
 use bellwether_api::labels;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Toleration};
 
@@ -13,6 +13,8 @@ use super::{Problems, affinity, resources};
 
 /// The most characters of all annotations of an object together.
 const ANNOTATIONS: usize = 256 * 1024;
+/// The largest id of a user or a group.
+const MAX_ID: i64 = i32::MAX as i64;
 /// The annotation by which a ReplicaSet's controller chooses the pod to delete first; the API server validates
 /// it in any pod.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -43,6 +45,22 @@ pub(super) fn check(ensemble: &str, pod: &Pod, heap_mib: u32, problems: &mut Pro
         let mut of_pod = pod.labels.clone();
         of_pod.extend(labels::selector(ensemble));
         affinity::check(wanted, &of_pod, problems);
+    }
+    if let Some(user) = &pod.user {
+        let PodUser {
+            id,
+            group,
+            assigned,
+        } = *user;
+        if assigned && (id.is_some() || group.is_some()) {
+            problems.add("spec.pod.user", USERS);
+        }
+        for (field, id, least) in [("id", id, 1), ("group", group, 0)] {
+            if let Some(id) = id.filter(|id| !(least..=MAX_ID).contains(id)) {
+                let problem = format!("{id} is outside {least} to {MAX_ID}");
+                problems.add(format!("spec.pod.user.{field}"), problem);
+            }
+        }
     }
     if let Some(name) = pod
         .priority_class_name

@@ -3,8 +3,12 @@
 use std::collections::BTreeMap;
 
 use bellwether_api::ZooKeeperEnsembleSpec;
+use bellwether_api::ensemble::{Pod, PodUser};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::*;
+use crate::desired::claims::ClaimSizes;
+use crate::desired::stateful_set::{inputs_hash, stateful_set};
 use crate::desired::{config, observers};
 use crate::ids::Voters;
 use crate::server_tls::ServerTls;
@@ -12,12 +16,16 @@ use crate::validate::example;
 
 /// The pods of voters and of observers.
 fn pods() -> [Value; 2] {
-    pods_with(ServerTls::Disabled)
+    pods_with(ServerTls::Disabled, None)
 }
 
-fn pods_with(tls: ServerTls) -> [Value; 2] {
+fn pods_with(tls: ServerTls, user: Option<PodUser>) -> [Value; 2] {
     let spec = ZooKeeperEnsembleSpec {
         replicas: 3,
+        pod: Some(Pod {
+            user,
+            ..Default::default()
+        }),
         ..Default::default()
     };
     let ensemble = example(spec);
@@ -100,7 +108,7 @@ fn the_certificate_is_mounted_where_it_is_read() {
         let mount = mounts.find(|mount| mount["name"] == volume)?;
         Some(mount["readOnly"] == true)
     };
-    for pod in pods_with(ServerTls::Accepted) {
+    for pod in pods_with(ServerTls::Accepted, None) {
         let prepare = &all(&pod, "initContainers")[0];
         let (zookeeper, probes) = (container(&pod, CONTAINER), container(&pod, "probes"));
         let tls = [prepare, zookeeper, probes].map(|c| mounts(c, "tls"));
@@ -118,4 +126,29 @@ fn the_certificate_is_mounted_where_it_is_read() {
         let identity = volumes.find(|v| v["name"] == "identity").unwrap();
         assert_eq!(identity["secret"]["optional"], true);
     }
+}
+
+#[test]
+fn containers_run_as_the_user_of_the_spec_or_of_the_cluster() {
+    let of = |user: Option<PodUser>| {
+        let [voter, observer] = pods_with(ServerTls::Disabled, user);
+        assert_eq!(voter["securityContext"], observer["securityContext"]);
+        let context = &voter["securityContext"];
+        assert_eq!(context["runAsNonRoot"], true);
+        let ids = ["runAsUser", "runAsGroup", "fsGroup"].map(|field| context[field].as_i64());
+        (ids, context["fsGroupChangePolicy"] == "Always")
+    };
+    let official = [Some(1000); 3];
+    assert_eq!(of(None), (official, false));
+    let user = |id, group, assigned| {
+        Some(PodUser {
+            id,
+            group,
+            assigned,
+        })
+    };
+    assert_eq!(of(user(None, None, false)), (official, true));
+    let ids = [Some(7), Some(0), Some(0)];
+    assert_eq!(of(user(Some(7), Some(0), false)), (ids, true));
+    assert_eq!(of(user(None, None, true)), ([None; 3], true));
 }
