@@ -24,9 +24,11 @@ pub(crate) const BRIDGE: &str = "br0";
 pub(crate) const POLICY_QUEUE: u16 = 100;
 
 /// The command that hands every new TCP connection of a node's pods to the agent, after the rules that replace a
-/// Service's address. Not DNS: of two questions that a program asks at once on one socket the kernel may lose one on
-/// such a way, and a resolver asks again after five seconds (netfilter bug 1766). The agent would do so itself by an expression of nftables that not every kernel has. While it
+/// Service's address. The agent would do so itself by an expression of nftables that not every kernel has. While it
 /// does not listen, connections pass.
+///
+/// DNS is left out: if a resolver asks two questions at once on one socket, the kernel may lose one of them on its
+/// way through the queue (netfilter bug 1766), and the resolver asks again only after five seconds.
 pub(crate) fn judge_connections() -> Vec<String> {
     let rule = format!(
         "iptables -w -t mangle -A FORWARD -p tcp -m conntrack --ctstate NEW \

@@ -82,7 +82,7 @@ pub(crate) fn agents(paths: &Paths, number: u8) -> [Component; 3] {
         format!("--kubeconfig={}/pki/admin.conf", paths.state.display()),
         format!("--node={name}"),
         format!("--queue={}", network::POLICY_QUEUE),
-        // The thousand policies of the benchmark would take the machine, and nobody connects to its pods.
+        // The agents would spend all processor time on the benchmark's thousand policies. Its pods do not run.
         "--ignored-namespace=bench-fleet".to_owned(),
     ];
     [

@@ -81,7 +81,7 @@ fn set(pod: &Value) -> Value {
     set
 }
 
-/// Whoever has the operator's token may use it for the operator's objects, and for no others.
+/// With the operator's token only the operator's own objects can be written.
 pub(crate) fn the_operators_identity_is_of_use_for_its_own_objects_only(
     world: &World,
 ) -> Result<()> {
