@@ -302,7 +302,7 @@ async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) 
         return Look::Reads;
     }
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
-    if plan.report.phase == Phase::Ready {
+    if plan.report.may_rest() {
         pace.rests(key, gather::resting(&objects, &gathered));
     }
     Look::Rests(pace.after(key, plan.requeue))

@@ -125,6 +125,9 @@ fn fill(world: &World, class: &str) -> Result<()> {
     };
     until("nothing is wrong", PATIENCE, healthy)?;
     shell("head -c 27000000 /dev/zero >/data/filler")?;
+    // An ensemble that changes is looked at at once. At rest this takes some minutes, as tests of the operator's pace
+    // show.
+    world.run(&["annotate", "zke/main", "example.com/looked-at=now"])?;
     until("the status says which volume fills up", PATIENCE, || {
         let (degraded, reason, message) = ensemble.condition("Degraded")?;
         let good = degraded == "True"

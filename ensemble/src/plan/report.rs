@@ -180,6 +180,13 @@ impl Report {
         Trouble::all(self.troubles.iter().cloned())
     }
 
+    /// Whether the operator may rest on the plan: what the report says then changes only with an object or with what
+    /// a leader tells. A volume that is nearly full gets room without either.
+    pub fn may_rest(&self) -> bool {
+        let is_full = |t: &Trouble| t.reason == Reason::VolumeNearlyFull;
+        self.phase == Phase::Ready && !self.troubles.iter().any(is_full)
+    }
+
     /// A report of trouble that keeps the operator from going on.
     pub fn of_trouble(phase: Phase, trouble: Trouble) -> Self {
         Self {

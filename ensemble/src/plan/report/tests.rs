@@ -449,6 +449,17 @@ fn troubles_are_told_in_one_the_gravest_first() {
 }
 
 #[test]
+fn the_operator_rests_when_nothing_changes_unseen() {
+    let mut report = Report::new(Phase::Ready, String::new());
+    assert!(report.may_rest());
+    let message = String::new();
+    let reason = Reason::VolumeNearlyFull;
+    report.troubles.push(Trouble { reason, message });
+    assert!(!report.may_rest());
+    assert!(!Report::new(Phase::Rolling, String::new()).may_rest());
+}
+
+#[test]
 fn every_wait_has_a_word_of_its_own() {
     let pod = || "zk-0".to_owned();
     let all = [
