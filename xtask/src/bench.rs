@@ -169,6 +169,6 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
 /// Builds the operator of another revision. Returns where its tree is, and the archive of its image.
 fn other_operator(revision: &str, release: bool) -> Result<(PathBuf, PathBuf)> {
     let tree = build::check_out(revision)?;
-    let image = build::operator_image_of(&tree, OTHER, release)?;
+    let image = build::other_operator_image(&tree, OTHER, release)?;
     Ok((tree, image))
 }

@@ -8,8 +8,8 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use bellwether_test_cluster::cargo::target_directory;
 pub(crate) use bellwether_test_cluster::cargo::{cargo, programs, root};
+use bellwether_test_cluster::cargo::{programs_in, target_directory};
 
 use crate::{image, process, progress};
 
@@ -20,17 +20,14 @@ const TAG: &str = "dev";
 
 /// Builds the two static programs into `dist/`.
 pub(crate) fn dist(release: bool) -> Result<()> {
-    dist_of(&root(), release)
+    dist_of(&root(), release, &target_directory())
 }
 
-/// Builds the two static programs of the project at `tree` into its `dist/`. Every tree shares one target
-/// directory, so that libraries are compiled once.
-fn dist_of(tree: &Path, release: bool) -> Result<()> {
+/// Builds the two static programs of the project at `tree` into its `dist/`, in this target directory.
+fn dist_of(tree: &Path, release: bool, target: &Path) -> Result<()> {
     let mut command = cargo("build")?;
     command.args(["--package", "bellwether", "--package", "bellwether-member"]);
-    command
-        .current_dir(tree)
-        .env("CARGO_TARGET_DIR", target_directory());
+    command.current_dir(tree).env("CARGO_TARGET_DIR", target);
     if release {
         command.arg("--release");
     }
@@ -40,7 +37,7 @@ fn dist_of(tree: &Path, release: bool) -> Result<()> {
         &mut command,
         &log,
     )?;
-    let from = programs(release)?;
+    let from = programs_in(target, release)?;
     let dist = tree.join("dist");
     fs::create_dir_all(&dist)?;
     for program in ["bellwether", "bellwether-member"] {
@@ -55,12 +52,18 @@ fn dist_of(tree: &Path, release: bool) -> Result<()> {
 
 /// Builds the operator's image from the Dockerfile, as an archive; optimized for `release`.
 pub(crate) fn operator_image(release: bool) -> Result<PathBuf> {
-    operator_image_of(&root(), TAG, release)
+    operator_image_of(&root(), TAG, release, &target_directory())
 }
 
-/// Builds the operator's image of the project at `tree` with this tag.
-pub(crate) fn operator_image_of(tree: &Path, tag: &str, release: bool) -> Result<PathBuf> {
-    dist_of(tree, release)?;
+/// Builds the image of the operator of another revision at `tree`, with this tag. It is compiled in a target directory
+/// of its own: cargo takes packages of the same name and version in two trees for one, and would compile each of them
+/// again whenever the other one was compiled.
+pub(crate) fn other_operator_image(tree: &Path, tag: &str, release: bool) -> Result<PathBuf> {
+    operator_image_of(tree, tag, release, &target_directory().join("other-target"))
+}
+
+fn operator_image_of(tree: &Path, tag: &str, release: bool, target: &Path) -> Result<PathBuf> {
+    dist_of(tree, release, target)?;
     image::build_from_dockerfile(&tree.join("Dockerfile"), tree, &format!("{IMAGE}:{tag}"))
 }
 

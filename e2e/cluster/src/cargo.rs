@@ -47,7 +47,11 @@ pub fn target_directory() -> PathBuf {
 
 /// Where cargo puts what [`cargo`] builds.
 pub fn programs(release: bool) -> Result<PathBuf> {
-    Ok(target_directory()
-        .join(host()?)
-        .join(if release { "release" } else { "debug" }))
+    programs_in(&target_directory(), release)
+}
+
+/// Where cargo puts what it builds in this target directory.
+pub fn programs_in(target: &Path, release: bool) -> Result<PathBuf> {
+    let profile = if release { "release" } else { "debug" };
+    Ok(target.join(host()?).join(profile))
 }
