@@ -1,5 +1,7 @@
 //! The operator's own HTTP endpoints: `/livez`, `/readyz`, `/metrics`, and the page if it is wanted.
 
+mod bounded;
+
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
@@ -9,6 +11,7 @@ use axum::response::IntoResponse;
 use axum::routing::get;
 
 use crate::metrics::Metrics;
+use bounded::Limits;
 
 /// Serves until `shutdown`.
 ///
@@ -27,9 +30,7 @@ pub async fn serve(
     let listener = tokio::net::TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address}; choose another --listen address"))?;
-    axum::serve(listener, app)
-        .with_graceful_shutdown(shutdown)
-        .await?;
+    bounded::serve(listener, app, Limits::default(), shutdown).await;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! The operator's own authorities: one for each ensemble, all of them from one root key.
+//! The operator's own authorities: two for each ensemble, all of them from one root key.
 //!
 //! The root key is in a Secret beside the operator's lease. The key of an authority follows from it and the
 //! authority's name, so the operator stores no other key, and reads no Secret in the namespaces of ensembles.
@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use async_trait::async_trait;
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
-use bellwether_ensemble::certificates::{AuthorityName, Issued};
+use bellwether_ensemble::certificates::{AuthorityName, Issued, Party};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -28,13 +28,21 @@ use authority::Authority;
 /// Signs the certificates of members. The operator and the simulation each implement it.
 #[async_trait]
 pub trait Issuer: Send + Sync {
-    /// A certificate of this authority for the members of its ensemble, with these names, from now on for so long.
+    /// The id of the root key that all authorities follow from.
+    ///
+    /// # Errors
+    /// When the root key cannot be had.
+    async fn root(&self) -> Result<String>;
+
+    /// A certificate for the members of an ensemble, signed by its authority for this party, with these names, from now on
+    /// for so long.
     ///
     /// # Errors
     /// When the authority's key cannot be had.
     async fn issue(
         &self,
         authority: &AuthorityName,
+        party: Party,
         names: Vec<String>,
         now: Timestamp,
         valid: SignedDuration,
@@ -78,7 +86,7 @@ impl Authorities {
         }
     }
 
-    async fn root(&self) -> Result<&Root> {
+    async fn key(&self) -> Result<&Root> {
         self.root
             .get_or_try_init(|| self.load())
             .await
@@ -109,9 +117,14 @@ impl Authorities {
         }
     }
 
-    async fn authority(&self, name: &AuthorityName, now: Timestamp) -> Result<Authority> {
-        let Root(key) = self.root().await?;
-        Authority::derive(key, name, now)
+    async fn authority(
+        &self,
+        name: &AuthorityName,
+        party: Party,
+        now: Timestamp,
+    ) -> Result<Authority> {
+        let Root(key) = self.key().await?;
+        Authority::derive(key, name, party, now)
     }
 
     /// How to speak to the members of an ensemble: whom to trust, and what to present.
@@ -123,7 +136,13 @@ impl Authorities {
         {
             return Ok(config);
         }
-        let config = Arc::new(self.authority(name, Timestamp::now()).await?.client()?);
+        let now = Timestamp::now();
+        let authority = self.authority(name, Party::Members, now).await?;
+        let other = match name.of_other() {
+            Some(other) => Some(self.authority(&other, Party::Members, now).await?),
+            None => None,
+        };
+        let config = Arc::new(authority.client(other.as_ref())?);
         let mut clients = clients();
         // Those of ensembles that do not exist any more end here.
         clients.retain(|_, (since, _)| since.elapsed() < PRESENTED);
@@ -146,15 +165,25 @@ fn root_of(secret: &Secret) -> Result<Root> {
 
 #[async_trait]
 impl Issuer for Authorities {
+    async fn root(&self) -> Result<String> {
+        let Root(key) = self.key().await?;
+        authority::root_id(key)
+    }
+
     async fn issue(
         &self,
         authority: &AuthorityName,
+        party: Party,
         names: Vec<String>,
         now: Timestamp,
         valid: SignedDuration,
     ) -> Result<Issued> {
-        self.authority(authority, now)
-            .await?
-            .issue(names, now, valid)
+        let signer = self.authority(authority, party, now).await?;
+        let mut issued = signer.issue(names, now, valid)?;
+        if let Some(other) = authority.of_other() {
+            let other = self.authority(&other, party, now).await?;
+            issued.authority.push_str(&other.certificate());
+        }
+        Ok(issued)
     }
 }

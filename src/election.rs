@@ -38,6 +38,7 @@ mod agenda;
 mod budget;
 mod census;
 mod credentials;
+mod ensembles;
 mod events;
 mod messages;
 mod metrics;
@@ -101,9 +102,9 @@ impl Default for Scope {
 
 impl Scope {
     /// Where clients reach an ensemble that Bellwether runs: its client Service.
-    fn connect_string(&self, ensemble: &Key) -> String {
+    fn connect_string(&self, ensemble: &Key, port: u16) -> String {
         let Key { namespace, name } = ensemble;
-        format!("{name}.{namespace}.svc.{}:2181", self.cluster_domain)
+        format!("{name}.{namespace}.svc.{}:{port}", self.cluster_domain)
     }
 }
 

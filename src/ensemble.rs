@@ -298,11 +298,15 @@ async fn look(scope: &Scope, key: &Key, shown: &ZooKeeperEnsemble, span: &Span) 
         return Look::Waits(pace.waits(key, failed.remaining()));
     }
     let live = |kind, name: &str| gathered.live.get(&(kind, name.to_owned()));
-    if !asks_for_nothing(&plan, live) || context.identities.wanted(&gathered, &valid).is_some() {
+    let wanted = context.identities.wanted(&gathered, &valid).await;
+    if !asks_for_nothing(&plan, live) || wanted.is_some() {
         return Look::Reads;
     }
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
-    if plan.report.may_rest() {
+    // Members that take up new certificates change no object.
+    let record = observation.identity.as_ref();
+    let replaces = record.is_some_and(|record| record.trust.other.is_some());
+    if plan.report.may_rest() && !replaces {
         pace.rests(key, gather::resting(&objects, &gathered));
     }
     Look::Rests(pace.after(key, plan.requeue))

@@ -19,6 +19,6 @@ mod zookeeper;
 
 pub use bellwether_election::permissions::{HostPattern, LabelKeyPattern, Permissions};
 pub use certificates::{Authorities, Issuer};
-pub use ensemble::members::{Contact, Members, Network};
+pub use ensemble::members::{Contact, Members, Network, Told};
 pub use metrics::{Metrics, reference as metrics_reference};
 pub use operator::{Operator, Settings, wait};

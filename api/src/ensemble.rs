@@ -5,6 +5,7 @@ mod guidance;
 pub mod jvm;
 pub mod settings;
 pub mod status;
+mod tls;
 pub mod versions;
 pub mod waiting;
 
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use status::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
+pub use tls::{ClientsTls, ServersTls, Tls};
 pub use waiting::{Awaited, ChangeStatus, MemberState, WaitingFor};
 
 /// The ZooKeeper version of an ensemble that names neither a version nor an image.
@@ -233,25 +235,6 @@ pub struct ServerMetrics {
     pub enabled: bool,
 }
 
-/// Encryption and mutual authentication.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Tls {
-    /// Whether the servers speak mutual TLS among themselves, with certificates that the operator makes and renews.
-    /// Default: `Required` for a new ensemble; one that was created before this setting existed keeps plaintext until
-    /// it is set. A running ensemble changes in three rolls, one with a single member in one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub servers: Option<ServersTls>,
-}
-
-/// Whether servers speak mutual TLS among themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum ServersTls {
-    /// They speak TLS only, and refuse a server without a certificate of this ensemble.
-    Required,
-    /// They speak plaintext. Any server that reaches their ports can join as an observer and read all data.
-    Disabled,
-}
-
 /// The most peers in `network.clientsFrom` and in `network.metricsFrom`.
 pub const MAX_PEERS: usize = 50;
 
@@ -267,7 +250,7 @@ pub struct Network {
     /// servers, only the operator the control port, and clients the client port. Default: `Enabled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<MembersPolicy>,
-    /// Who may connect to the client port, 2181, as peers of a NetworkPolicy. Default: everybody. The operator always may, for
+    /// Who may connect to the client ports, 2181 and 2281, as peers of a NetworkPolicy. Default: everybody. The operator always may, for
     /// elections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 50))]

@@ -36,9 +36,22 @@ pub const TEMPLATE: &str = "zookeeper.bellwether.dev/template";
 /// Pod annotation: how the server speaks to the others, `Accepted`, `Preferred` or `Required`. Pods whose servers speak
 /// plaintext only have none.
 pub const SERVER_TLS: &str = "zookeeper.bellwether.dev/server-tls";
+/// Pod annotation: how clients connect, `Optional` or `Required`. Pods with no port for TLS have none.
+pub const CLIENT_TLS: &str = "zookeeper.bellwether.dev/client-tls";
 /// Pod annotation: the member program answers on the control port, in this version of the protocol. Pods that an
 /// earlier operator version made have none.
 pub const CONTROL: &str = "zookeeper.bellwether.dev/control";
+/// ConfigMap annotation: the id of the authority that signed the certificate for clients.
+pub const CLIENT_AUTHORITY: &str = "zookeeper.bellwether.dev/client-authority";
+/// ConfigMap annotation: another authority that members trust while theirs is replaced: `next:ID`, the one that signs next,
+/// or `last:ID`, the one that signed before.
+pub const OTHER_AUTHORITY: &str = "zookeeper.bellwether.dev/other-authority";
+/// ConfigMap annotation: the id of the operator's root key, from which the authorities follow.
+pub const ROOT: &str = "zookeeper.bellwether.dev/root";
+/// ConfigMap annotation: a hash of what members are given, to tell when they have taken it up.
+pub const IDENTITY_GIVEN: &str = "zookeeper.bellwether.dev/identity-given";
+/// Ensemble annotation: each new value asks for another authority of the members, without a restart.
+pub const REPLACE_AUTHORITY: &str = "zookeeper.bellwether.dev/replace-authority";
 /// ConfigMap annotation: the id of the authority that signed the members' certificate.
 pub const AUTHORITY: &str = "zookeeper.bellwether.dev/authority";
 /// ConfigMap annotation: when the members' certificate ends.

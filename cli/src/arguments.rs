@@ -128,6 +128,10 @@ pub(crate) struct Run {
     /// and has no authentication; anyone who reaches the address may read it.
     #[arg(long)]
     pub page: bool,
+    /// Answer the page under this name as well, such as that of an ingress; repeat it for several. Addresses, names
+    /// without a dot and those of the cluster always are.
+    #[arg(long = "page-host", value_name = "NAME")]
+    pub page_hosts: Vec<String>,
     /// How to write the log. What to write is set by RUST_LOG, or by --log-filter-file.
     #[arg(long, value_enum, default_value = "text")]
     pub log_format: LogFormat,

@@ -4,19 +4,23 @@
 //! every replica answers alike, and only while the page is open in a browser.
 
 mod looking;
+mod names;
 mod store;
 mod stream;
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::map_response;
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use kube::Client;
 use tokio::sync::watch;
 
 use looking::Window;
+pub(crate) use names::Names;
 use store::Ask;
 pub(crate) use store::Operator;
 use stream::Look;
@@ -37,24 +41,26 @@ struct Page {
 
 /// The page and what belongs to it.
 ///
-/// `namespaces` are those that the operator works in, one `None` for all of them; `stopped` becomes true
-/// when the operator stops, which ends what is open.
+/// `namespaces` are those that the operator works in, one `None` for all of them; `names` those under which the page is
+/// answered; `stopped` becomes true when the operator stops, which ends what is open.
 pub(crate) fn routes(
     client: Client,
     namespaces: Vec<Option<String>>,
+    names: Names,
     operator: Operator,
     stopped: watch::Receiver<bool>,
 ) -> Router {
     let window = Window::new(client.clone(), namespaces);
-    routes_of(Page {
+    let page = Page {
         client,
         window,
         operator,
         stopped,
-    })
+    };
+    routes_of(page, names)
 }
 
-fn routes_of(page: Page) -> Router {
+fn routes_of(page: Page, names: Names) -> Router {
     let text = |kind: &'static str, text: &'static str| {
         get(move || async move { ([(header::CONTENT_TYPE, kind)], text) })
     };
@@ -69,6 +75,7 @@ fn routes_of(page: Page) -> Router {
         .route("/page.js", text("text/javascript; charset=utf-8", script))
         .route("/page/events", get(events))
         .route("/page/view.json", get(view))
+        .layer(from_fn_with_state(Arc::new(names), names::check))
         .layer(map_response(secured))
         .with_state(page)
 }

@@ -33,6 +33,10 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         namespace: arguments.lease_namespace.clone(),
         labels,
     });
+    let names = page::Names {
+        cluster_domain: arguments.cluster_domain.clone(),
+        added: arguments.page_hosts,
+    };
     let settings = Settings {
         identity: arguments.identity.clone(),
         lease_namespace: arguments.lease_namespace,
@@ -57,7 +61,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             version: env!("CARGO_PKG_VERSION"),
             identity: arguments.identity.clone(),
         };
-        page::routes(client, namespaces, shown, operator.stopped())
+        page::routes(client, namespaces, names, shown, operator.stopped())
     });
     let metrics = operator.metrics().clone();
     let endpoints = admin::serve(arguments.listen, metrics, page, wait(operator.stopped()));

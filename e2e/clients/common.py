@@ -18,6 +18,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.retry import KazooRetry
 
+# Clients connect over TLS and trust this file if it is given.
+CA = os.environ.get("CA")
+TLS = {"use_ssl": True, "ca": CA, "verify_certs": True, "check_hostname": True} if CA else {}
+
 stop = threading.Event()
 _print_lock = threading.Lock()
 
@@ -52,6 +56,7 @@ def connect(hosts, timeout=6.0, patience=60.0):
         timeout=timeout,
         connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=1.5, max_delay=0.5),
         randomize_hosts=True,
+        **TLS,
     )
 
     def report(state):

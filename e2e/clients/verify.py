@@ -33,7 +33,7 @@ def read(member, path, deadline):
     while True:
         client = None
         try:
-            client = common.KazooClient(hosts=member, timeout=6.0)
+            client = common.KazooClient(hosts=member, timeout=6.0, **common.TLS)
             client.start(timeout=5)
             client.sync(path)
             names = client.get_children(path)

@@ -14,6 +14,7 @@ things are told apart, from the times at which each question was sent and answer
 
 import argparse
 import socket
+import ssl
 import threading
 import time
 
@@ -29,8 +30,20 @@ class Member:
         self.samples = []  # (sent, answered, mode, zxid)
 
 
+def dial(host, port, timeout):
+    connection = socket.create_connection((host, port), timeout=timeout)
+    if not common.CA:
+        return connection
+    context = ssl.create_default_context(cafile=common.CA)
+    try:
+        return context.wrap_socket(connection, server_hostname=host)
+    except OSError:
+        connection.close()
+        raise
+
+
 def ask(host, port, timeout=1.0):
-    with socket.create_connection((host, port), timeout=timeout) as connection:
+    with dial(host, port, timeout) as connection:
         connection.settimeout(timeout)
         connection.sendall(b"srvr")
         answer = b""

@@ -52,7 +52,16 @@ fn pod_of(image: &str, name: &str, command: &[&str]) -> Value {
 pub struct Clients<'w> {
     world: &'w World,
     pod: &'static str,
+    /// Whether they connect over TLS.
+    secure: bool,
 }
+
+/// Where the programs find the certificate of the authority that they trust, as they are told.
+const CA: &str = "CA=/tmp/ca.pem";
+/// What ZooKeeper's own client, and so Curator, is told of it.
+const JAVA_OVER_TLS: &str = "JDK_JAVA_OPTIONS=-Dzookeeper.client.secure=true \
+    -Dzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty \
+    -Dzookeeper.ssl.trustStore.location=/tmp/ca.pem";
 
 impl<'w> Clients<'w> {
     /// Starts the pod of this name, which is also its image's.
@@ -74,14 +83,45 @@ impl<'w> Clients<'w> {
                 .map(|_| ())
                 .ok_or_else(|| format!("phase {}", pod["status"]["phase"]))
         })?;
-        Ok(Self { world, pod: name })
+        Ok(Self {
+            world,
+            pod: name,
+            secure: false,
+        })
+    }
+
+    /// The same programs, connecting over TLS and trusting this certificate.
+    pub fn over_tls(self, authority: &str) -> Result<Self> {
+        let script = "printf %s \"$1\" >/tmp/ca.pem";
+        let exec = ["exec", self.pod, "--", "sh", "-c", script, "sh", authority];
+        self.world.run(&exec)?;
+        Ok(Self {
+            secure: true,
+            ..self
+        })
+    }
+
+    /// These hosts with the port that the programs connect to.
+    pub(crate) fn hosts(&self, plain: &str) -> String {
+        match self.secure {
+            true => plain.replace(":2181", ":2281"),
+            false => plain.to_owned(),
+        }
+    }
+
+    /// How to run a command in the pod.
+    fn exec<'a>(&'a self, command: &[&'a str]) -> Vec<&'a str> {
+        let mut arguments = vec!["-n", &self.world.namespace, "exec", self.pod, "--"];
+        if self.secure {
+            arguments.extend(["env", CA, JAVA_OVER_TLS]);
+        }
+        arguments.extend(command);
+        arguments
     }
 
     /// Starts a program and waits for its first line.
     pub fn spawn(&self, id: &str, command: &[&str]) -> Result<Client<'w>> {
-        let ns = self.world.namespace.as_str();
-        let mut arguments = vec!["-n", ns, "exec", self.pod, "--"];
-        arguments.extend(command);
+        let arguments = self.exec(command);
         let mut child = self
             .world
             .kubectl
@@ -163,10 +203,7 @@ impl<'w> Clients<'w> {
 
     /// Runs a program to its end and returns what it printed; its exit code does not matter.
     pub fn output(&self, command: &[&str]) -> Result<String> {
-        let ns = self.world.namespace.as_str();
-        let mut arguments = vec!["-n", ns, "exec", self.pod, "--"];
-        arguments.extend(command);
-        let output = self.world.kubectl.output(&arguments)?;
+        let output = self.world.kubectl.output(&self.exec(command))?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if text.trim().is_empty() {
             let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -72,10 +72,10 @@ impl<'w> Load<'w> {
         writers: u32,
         interval: &str,
     ) -> Result<Self> {
-        let members = ensemble.members(largest);
+        let members = clients.hosts(&ensemble.members(largest));
         let arguments = ["--members", &members, "--interval", interval];
         let roles = clients.python("roles", "watch_roles.py", &arguments)?;
-        let service = ensemble.service();
+        let service = clients.hosts(&ensemble.service());
         let mut started = Vec::new();
         for writer in 0..writers {
             let (out, first) = (record(writer), (writer * NUMBERS).to_string());
@@ -141,7 +141,7 @@ impl<'w> Load<'w> {
 
     /// Ends both, and reads every acknowledged write back from each of `size` members.
     pub fn finish(self, size: u16) -> Result<Verdict> {
-        let members = self.ensemble.members(size);
+        let members = self.clients.hosts(&self.ensemble.members(size));
         self.finish_at(&members)
     }
 

@@ -4,7 +4,7 @@
 #![allow(missing_docs, reason = "criterion's macros make public items")]
 #![allow(clippy::unwrap_used, reason = "a benchmark may")]
 
-use bellwether_ensemble::server_tls::ServerTls;
+use bellwether_ensemble::encryption::Encryption;
 use std::hint::black_box;
 
 use bellwether_api::ensemble::MemberRole;
@@ -44,7 +44,7 @@ fn ensemble() -> ValidEnsemble {
 
 fn observation(ensemble: &ValidEnsemble) -> Observation {
     let voters = Voters::first(SIZE, 0);
-    let revision = config::render(ensemble, &voters, None, ServerTls::Disabled).revision;
+    let revision = config::render(ensemble, &voters, None, Encryption::NONE).revision;
     let now = Timestamp::from_second(1_700_000_000).unwrap();
     let pod = |ordinal: u16| PodObservation {
         name: format!("main-{ordinal}"),
@@ -63,6 +63,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
         created: now,
         node: Some(format!("node-{ordinal}")),
         volumes: None,
+        presents: None,
         server: ServerReport::Serving {
             role: if ordinal == SIZE - 1 {
                 MemberRole::Leader

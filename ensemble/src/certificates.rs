@@ -1,8 +1,12 @@
 //! The certificates of an ensemble's members: when new ones are due, and the objects that hold them.
 //!
-//! The authority of an ensemble signs one certificate, which all its members present: to the operator on the
-//! control port. Its key is in the Secret `NAME-identity-HASH`, which the operator writes and never reads. What the
-//! operator needs to know of it is public and in the ConfigMap `NAME-authorities`.
+//! An ensemble has two authorities. The members' authority signs one certificate, which all members present to each other,
+//! and to the operator on the control port. The clients' authority signs one that they present to clients: a client that
+//! trusts it, or has a certificate of it one day, is no member. The keys of both certificates are in the Secret
+//! `NAME-identity-HASH`, which the operator writes and never reads. What the operator needs to know of them is public and in
+//! the ConfigMap `NAME-authorities`.
+
+pub mod replacement;
 
 use bellwether_api::ensemble::status::{CertificateStatus, Reason};
 use bellwether_api::labels;
@@ -12,8 +16,10 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 
 use crate::desired::{DesiredObject, ObjectKind, apply, members_service, metadata, short_hash};
+use crate::observation::{Observation, PodObservation};
 use crate::plan::trouble::Trouble;
 use crate::validate::ValidEnsemble;
+use replacement::{Other, Trust};
 
 /// The name in the certificate of every member. A certificate with this name belongs to a member.
 pub const MEMBER: &str = "member.zookeeper.bellwether.dev";
@@ -29,14 +35,23 @@ const EARLY: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// ten days then.
 const LATE: SignedDuration = SignedDuration::from_hours(20 * 24);
 
-/// The name of the Secret with the members' certificate and its key. The hash in it keeps the name from being that
+/// How long members may take to present what they were given, while their authority is replaced. It is given to them again
+/// then: the record may have been lost. A kubelet takes up to two minutes to show a new Secret.
+const TAKEN_UP: SignedDuration = SignedDuration::from_mins(10);
+
+/// The key of the certificate of the members' authorities, in the Secret and in the ConfigMap.
+const AUTHORITIES: &str = "ca.crt";
+/// The key of the certificate of the clients' authority, in the Secret and in the ConfigMap.
+const CLIENT_AUTHORITY: &str = "client-ca.crt";
+
+/// The name of the Secret with the members' certificates and their keys. The hash in it keeps the name from being that
 /// of a user's Secret: the operator cannot read what is there before it writes.
 pub fn identity_secret(ensemble: &ValidEnsemble) -> String {
     let hash = short_hash(&(&ensemble.namespace, &ensemble.name));
     format!("{}-identity-{hash}", ensemble.name)
 }
 
-/// The name of the ConfigMap with the authority's certificate.
+/// The name of the ConfigMap with the authorities' certificates.
 pub fn authorities_config_map(ensemble: &str) -> String {
     format!("{ensemble}-authorities")
 }
@@ -50,24 +65,56 @@ pub struct AuthorityName {
     pub ensemble: String,
     /// Tells the authorities of one ensemble apart.
     pub id: String,
+    /// The id of another one that is trusted as well, while an authority is replaced.
+    pub other: Option<String>,
 }
 
-/// What is on record of the members' certificate.
+impl AuthorityName {
+    /// The name of the other one.
+    pub fn of_other(&self) -> Option<Self> {
+        let id = self.other.clone()?;
+        Some(Self {
+            id,
+            other: None,
+            ..self.clone()
+        })
+    }
+}
+
+/// Who trusts an authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Party {
+    /// The members, and the operator.
+    Members,
+    /// The clients.
+    Clients,
+}
+
+/// What is on record of the members' certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The id of the authority that signed it.
-    pub authority: String,
-    /// When it ends.
+    /// The authorities of the members.
+    pub trust: Trust,
+    /// The certificates of these authorities, as PEM.
+    pub authorities: String,
+    /// The id of the root key that the authorities follow from. `None` if an earlier operator version wrote the record.
+    pub root: Option<String>,
+    /// A hash of what members are given, as [`presented`] has it. `None` if an earlier operator version wrote the record.
+    pub given: Option<String>,
+    /// When the certificate ends.
     pub until: Timestamp,
-    /// A hash of the names in it.
+    /// A hash of the names in both.
     pub names: String,
+    /// The id of the clients' authority, and its certificate as PEM. `None` if an earlier operator version wrote the record.
+    pub clients: Option<(String, String)>,
 }
 
 impl Record {
     /// What the status shows.
     pub fn status(&self) -> CertificateStatus {
         CertificateStatus {
-            authority: self.authority.clone(),
+            authority: self.trust.signer.clone(),
+            also_trusted: self.trust.other.as_ref().map(|other| other.id().to_owned()),
             until: self.until.to_string(),
         }
     }
@@ -76,11 +123,43 @@ impl Record {
     pub fn parse(config_map: &Value) -> Option<Self> {
         let annotations = &config_map["metadata"]["annotations"];
         let text = |key: &str| annotations[key].as_str();
+        let id = |text: &str| is_id(text).then(|| text.to_owned());
+        let other = match text(labels::OTHER_AUTHORITY).map(|text| text.split_once(':')) {
+            None => None,
+            Some(Some(("next", other))) => Some(Other::Next(id(other)?)),
+            Some(Some(("last", other))) => Some(Other::Last(id(other)?)),
+            Some(_) => return None,
+        };
         Some(Self {
-            authority: text(labels::AUTHORITY).filter(|id| is_id(id))?.to_owned(),
+            trust: Trust {
+                signer: id(text(labels::AUTHORITY)?)?,
+                other,
+            },
+            authorities: config_map["data"][AUTHORITIES].as_str()?.to_owned(),
+            root: text(labels::ROOT).map(str::to_owned),
+            given: text(labels::IDENTITY_GIVEN).map(str::to_owned),
             until: text(labels::IDENTITY_UNTIL)?.parse().ok()?,
             names: text(labels::IDENTITY_NAMES)?.to_owned(),
+            clients: text(labels::CLIENT_AUTHORITY).map(str::to_owned).zip(
+                config_map["data"][CLIENT_AUTHORITY]
+                    .as_str()
+                    .map(str::to_owned),
+            ),
         })
+    }
+}
+
+impl Record {
+    /// Whether the authorities follow from another root key than the one with this id.
+    pub fn is_of_another(&self, root: &str) -> bool {
+        self.root.as_deref().is_some_and(|known| known != root)
+    }
+
+    /// Whether every member presents what it was given last.
+    fn is_taken_up(&self, observation: &Observation) -> bool {
+        let pods = || observation.pods.iter().chain(&observation.observers.pods);
+        let presents = |pod: &PodObservation| pod.presents == self.given;
+        self.given.is_some() && pods().next().is_some() && pods().all(presents)
     }
 }
 
@@ -89,23 +168,33 @@ fn is_id(text: &str) -> bool {
     (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The authority of an ensemble: the one on record. An ensemble without a record gets one that is named after its
-/// uid, so that an ensemble that was deleted and created again does not trust what it trusted before.
-pub fn authority(
-    namespace: &str,
-    ensemble: &str,
-    uid: &str,
-    record: Option<&Record>,
-) -> AuthorityName {
-    let id = match record {
-        Some(record) => record.authority.clone(),
-        None => short_hash(&uid),
-    };
+/// The name of the authorities of an ensemble.
+pub fn authority(namespace: &str, ensemble: &str, trust: &Trust) -> AuthorityName {
     AuthorityName {
         namespace: namespace.to_owned(),
         ensemble: ensemble.to_owned(),
-        id,
+        id: trust.signer.clone(),
+        other: trust.other.as_ref().map(|other| other.id().to_owned()),
     }
+}
+
+/// The authorities that an ensemble begins with. One that was deleted and created again does not trust what it trusted
+/// before.
+pub fn first(uid: &str) -> Trust {
+    Trust::only(short_hash(&uid))
+}
+
+/// The id of an authority under this root key. Authorities of different root keys have different subjects: ZooKeeper
+/// keeps only one of a subject (ZOOKEEPER-4992).
+fn under(uid: &str, root: &str) -> String {
+    short_hash(&(uid, root))
+}
+
+/// The authority of an ensemble's clients. It stays when that of the members is replaced: clients have to be told of another
+/// one.
+pub fn client_authority(ensemble: &ValidEnsemble, root: &str) -> AuthorityName {
+    let trust = Trust::only(under(&ensemble.uid, root));
+    authority(&ensemble.namespace, &ensemble.name, &trust)
 }
 
 /// The names in the members' certificate.
@@ -118,11 +207,75 @@ pub fn names(ensemble: &ValidEnsemble) -> Vec<String> {
     ]
 }
 
-/// Whether the members need a new certificate.
-pub fn is_due(ensemble: &ValidEnsemble, record: Option<&Record>, now: Timestamp) -> bool {
-    record.is_none_or(|record| {
-        record.names != short_hash(&names(ensemble)) || record.until.duration_since(now) <= EARLY
-    })
+/// The names in the certificate that members present to clients: those of the client Service and of each member, in all the
+/// forms that resolve in the cluster.
+pub fn client_port_names(ensemble: &ValidEnsemble) -> Vec<String> {
+    let (name, namespace) = (&ensemble.name, &ensemble.namespace);
+    let domain = &ensemble.context.cluster_domain;
+    let forms = |host: String| {
+        [
+            format!("{host}.{namespace}.svc.{domain}"),
+            format!("{host}.{namespace}.svc"),
+            format!("{host}.{namespace}"),
+        ]
+    };
+    let members = format!("*.{}", members_service(name));
+    let mut names = vec![name.clone()];
+    names.extend(forms(name.clone()).into_iter().chain(forms(members)));
+    names.push("localhost".to_owned());
+    names
+}
+
+/// A hash of the names in both certificates.
+fn names_hash(ensemble: &ValidEnsemble) -> String {
+    short_hash(&(names(ensemble), client_port_names(ensemble)))
+}
+
+/// The authorities of the certificates that the members need now; `None` if they need none.
+///
+/// `root` is the id of the operator's root key, if it is known: with another one, the authorities on record sign nothing any
+/// more.
+pub fn due(
+    ensemble: &ValidEnsemble,
+    observation: &Observation,
+    root: Option<&str>,
+) -> Option<Trust> {
+    let now = observation.now;
+    let Some(record) = &observation.identity else {
+        return Some(first(&ensemble.uid));
+    };
+    if let Some(root) = root.filter(|root| record.is_of_another(root)) {
+        return Some(Trust::only(under(&ensemble.uid, root)));
+    }
+    let again = || Some(record.trust.clone());
+    if record.names != names_hash(ensemble) || record.until.duration_since(now) <= EARLY {
+        return again();
+    }
+    let asked = ensemble.replace_authority.as_ref();
+    let asked = asked
+        .zip(root)
+        .map(|(asked, root)| short_hash(&(&ensemble.uid, asked, root)));
+    let wanted = asked.unwrap_or_else(|| record.trust.signer.clone());
+    let replaces = record.trust.other.is_some() || record.trust.signer != wanted;
+    let since = record.until - VALID;
+    match replaces {
+        false => None,
+        // A record of an earlier operator version does not say what members were given.
+        true if record.given.is_none() => again(),
+        true => record
+            .trust
+            .next(&wanted, record.is_taken_up(observation))
+            .or_else(|| {
+                (now.duration_since(since) >= TAKEN_UP)
+                    .then(again)
+                    .flatten()
+            }),
+    }
+}
+
+/// A hash of what a member presents to others: the authorities that it trusts, and its certificate, as PEM.
+pub fn presented(authorities: &str, certificate: &str) -> String {
+    short_hash(&(authorities.trim(), certificate.trim()))
 }
 
 /// A certificate that should have been replaced.
@@ -144,12 +297,21 @@ pub fn expiring(record: Option<&Record>, now: Timestamp) -> Option<Trouble> {
     })
 }
 
+/// The certificates of an ensemble's members.
+#[derive(Clone)]
+pub struct Certificates {
+    /// For each other and for the operator.
+    pub members: Issued,
+    /// For clients.
+    pub clients: Issued,
+}
+
 /// A certificate that an authority signed.
 #[derive(Clone)]
 pub struct Issued {
-    /// The authority's own certificate, as PEM.
+    /// The authority's own certificate, and that of the other one that is trusted, as PEM.
     pub authority: String,
-    /// The certificate of the members, as PEM.
+    /// The certificate, as PEM.
     pub certificate: String,
     /// Its private key, as PEM in PKCS#8, which is the only form that ZooKeeper reads (`util/PemReader.java`).
     pub key: String,
@@ -157,13 +319,17 @@ pub struct Issued {
     pub until: Timestamp,
 }
 
-/// The whole Secret with the members' certificate and its key.
-pub fn secret(ensemble: &ValidEnsemble, issued: &Issued) -> Secret {
+/// The whole Secret with the members' certificates and their keys.
+pub fn secret(ensemble: &ValidEnsemble, issued: &Certificates) -> Secret {
     let metadata = metadata(ensemble, &identity_secret(ensemble));
+    let Certificates { members, clients } = issued;
     let data = [
-        ("ca.crt", &issued.authority),
-        ("tls.crt", &issued.certificate),
-        ("tls.key", &issued.key),
+        (AUTHORITIES, &members.authority),
+        ("tls.crt", &members.certificate),
+        ("tls.key", &members.key),
+        (CLIENT_AUTHORITY, &clients.authority),
+        ("client-port.crt", &clients.certificate),
+        ("client-port.key", &clients.key),
     ];
     let data = data.map(|(key, text)| (key.to_owned(), ByteString(text.clone().into_bytes())));
     Secret {
@@ -176,111 +342,59 @@ pub fn secret(ensemble: &ValidEnsemble, issued: &Issued) -> Secret {
 }
 
 /// The ConfigMap that records what the Secret holds.
-pub fn config_map(ensemble: &ValidEnsemble, id: &str, issued: &Issued) -> DesiredObject {
+///
+/// The certificate of the clients' authority stays the one on record while its id does: clients that were given it need no
+/// other one, since the authority's key stays the same.
+pub fn config_map(
+    ensemble: &ValidEnsemble,
+    (trust, root): (&Trust, &str),
+    issued: &Certificates,
+    record: Option<&Record>,
+) -> DesiredObject {
+    let client_id = client_authority(ensemble, root).id;
+    let known = record.and_then(|record| record.clients.as_ref());
+    let known = known.filter(|(id, _)| *id == client_id).map(|(_, pem)| pem);
     let name = authorities_config_map(&ensemble.name);
     let mut metadata = metadata(ensemble, &name);
     metadata["annotations"] = json!({
-        labels::AUTHORITY: id,
-        labels::IDENTITY_UNTIL: issued.until.to_string(),
-        labels::IDENTITY_NAMES: short_hash(&names(ensemble)),
+        labels::AUTHORITY: trust.signer,
+        labels::ROOT: root,
+        labels::IDENTITY_GIVEN: presented(&issued.members.authority, &issued.members.certificate),
+        labels::CLIENT_AUTHORITY: client_id,
+        labels::IDENTITY_UNTIL: issued.members.until.to_string(),
+        labels::IDENTITY_NAMES: names_hash(ensemble),
     });
+    let other = trust.other.as_ref().map(|other| match other {
+        Other::Next(id) => format!("next:{id}"),
+        Other::Last(id) => format!("last:{id}"),
+    });
+    if let Some(other) = other {
+        metadata["annotations"][labels::OTHER_AUTHORITY] = json!(other);
+    }
     let body = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "data": { "ca.crt": issued.authority },
+        "data": {
+            AUTHORITIES: issued.members.authority,
+            CLIENT_AUTHORITY: known.unwrap_or(&issued.clients.authority),
+        },
     });
     apply(ObjectKind::ConfigMap, name, metadata, body)
 }
 
+/// What a test has on record.
 #[cfg(test)]
-mod tests {
-    use bellwether_api::ZooKeeperEnsembleSpec;
-
-    use super::*;
-    use crate::validate::example;
-
-    fn ensemble() -> ValidEnsemble {
-        example(ZooKeeperEnsembleSpec {
-            replicas: 3,
-            ..Default::default()
-        })
-    }
-
-    fn issued() -> Issued {
-        Issued {
-            authority: "authority".to_owned(),
-            certificate: "certificate".to_owned(),
-            key: "key".to_owned(),
-            until: "2026-06-01T00:00:00Z".parse().unwrap(),
-        }
-    }
-
-    fn recorded() -> Value {
-        config_map(&ensemble(), "abc", &issued()).body
-    }
-
-    #[test]
-    fn what_is_written_into_the_record_is_read_from_it() {
-        let record = Record::parse(&recorded()).unwrap();
-        assert_eq!(record.authority, "abc");
-        assert_eq!(record.until, issued().until);
-        let known = authority("shop", "zk", "uid", Some(&record));
-        assert_eq!(known.id, "abc");
-        assert_ne!(authority("shop", "zk", "uid", None).id, "abc");
-    }
-
-    #[test]
-    fn a_record_that_makes_no_sense_is_none() {
-        for (key, value) in [
-            (labels::AUTHORITY, json!("a/../b")),
-            (labels::AUTHORITY, json!("")),
-            (labels::AUTHORITY, json!("0123456789abcdef0")),
-            (labels::IDENTITY_UNTIL, json!("tomorrow")),
-            (labels::IDENTITY_NAMES, Value::Null),
-        ] {
-            let mut map = recorded();
-            map["metadata"]["annotations"][key] = value;
-            assert_eq!(Record::parse(&map), None, "{key}");
-        }
-    }
-
-    #[test]
-    fn a_certificate_is_due_early_and_when_its_names_change() {
-        let record = Record::parse(&recorded()).unwrap();
-        let at = |text: &str| text.parse::<Timestamp>().unwrap();
-        let due = |ensemble: &ValidEnsemble, now| is_due(ensemble, Some(&record), at(now));
-        assert!(is_due(&ensemble(), None, at("2026-03-01T00:00:00Z")));
-        assert!(!due(&ensemble(), "2026-05-01T00:00:00Z"));
-        assert!(due(&ensemble(), "2026-05-02T00:00:00Z"));
-        let mut moved = ensemble();
-        moved.context.cluster_domain = "example.internal".to_owned();
-        assert!(due(&moved, "2026-03-01T00:00:00Z"));
-    }
-
-    #[test]
-    fn a_person_is_told_when_a_certificate_was_not_replaced_in_time() {
-        let record = Record::parse(&recorded()).unwrap();
-        let told = |now: &str| {
-            let trouble = expiring(Some(&record), now.parse().unwrap());
-            trouble.map(|trouble| trouble.message)
-        };
-        assert_eq!(told("2026-05-11T00:00:00Z"), None);
-        let message = told("2026-05-13T00:00:00Z").unwrap();
-        assert!(message.contains("ends on 2026-06-01"), "{message}");
-        let message = told("2026-06-02T00:00:00Z").unwrap();
-        assert!(message.contains("ended on 2026-06-01"), "{message}");
-        assert_eq!(expiring(None, issued().until), None);
-    }
-
-    /// A Secret in a Secret volume is updated as a whole, so that certificate, key and authority belong together.
-    #[test]
-    fn the_secret_has_what_a_member_needs_and_goes_with_the_ensemble() {
-        let secret = secret(&ensemble(), &issued());
-        let data = secret.data.unwrap();
-        let keys: Vec<&str> = data.keys().map(String::as_str).collect();
-        assert_eq!(keys, ["ca.crt", "tls.crt", "tls.key"]);
-        assert!(secret.metadata.name.unwrap().starts_with("zk-identity-"));
-        let owners = secret.metadata.owner_references.unwrap();
-        assert_eq!(owners[0].kind, "ZooKeeperEnsemble");
+pub(crate) fn example() -> Record {
+    Record {
+        trust: Trust::only("abc"),
+        authorities: "authority of members".to_owned(),
+        root: Some("root".to_owned()),
+        given: None,
+        until: Timestamp::MAX,
+        names: String::new(),
+        clients: Some(("def".to_owned(), "the clients' authority".to_owned())),
     }
 }
+
+#[cfg(test)]
+mod tests;

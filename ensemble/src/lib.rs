@@ -10,8 +10,10 @@
 //! rule that keeps two leaders from committing is in [`safety`], and nowhere else.
 
 pub mod certificates;
+pub mod client_tls;
 pub mod creation;
 pub mod desired;
+pub mod encryption;
 pub mod execute;
 pub mod forecast;
 pub mod four_letter;
@@ -22,6 +24,7 @@ pub mod quantity;
 pub mod rules;
 pub mod safety;
 pub mod server_tls;
+pub mod stage;
 pub mod status;
 pub mod validate;
 pub mod volume_report;

@@ -9,8 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::Value;
 
 use crate::certificates::Record;
+use crate::encryption::Encryption;
 use crate::ids::{ServerId, Voters};
-use crate::server_tls::ServerTls;
 use crate::volume_report::VolumeReport;
 
 /// Everything that one reconcile read, all of it fresh.
@@ -98,8 +98,8 @@ pub struct Revision {
     /// The newcomer that may start with an empty disk and vote, where one must: see
     /// [`crate::desired::config`].
     pub initialize: Option<ServerId>,
-    /// How its servers speak to each other.
-    pub tls: ServerTls,
+    /// What is encrypted under it.
+    pub tls: Encryption,
 }
 
 /// One member's pod.
@@ -142,6 +142,8 @@ pub struct PodObservation {
     pub server: ServerReport,
     /// The member program's report about the volumes; `None` when the operator has none.
     pub volumes: Option<VolumeReport>,
+    /// What it presents to other members, as [`crate::certificates::presented`] has it; `None` if it does not say.
+    pub presents: Option<String>,
 }
 
 impl PodObservation {

@@ -34,6 +34,7 @@ use crate::certificates;
 use crate::desired::{
     self, DesiredObject, ObjectKind, config, discovery, network, services, stateful_set,
 };
+use crate::encryption::Encryption;
 use crate::ids::ServerId;
 use crate::observation::{Acceptance, Observation, StatefulSetObservation};
 use crate::rules::{Rule, Rules};
@@ -257,8 +258,9 @@ fn plan_existing(
         ensemble,
         &permission::permission(observation, &view, &change, &loss),
     ));
-    objects.push(services::headless_service(ensemble));
-    objects.push(services::client_service(ensemble));
+    let clients = Encryption::least(&view.tls).unwrap_or(change.tls).clients;
+    objects.push(services::headless_service(ensemble, clients));
+    objects.push(services::client_service(ensemble, clients));
     objects.push(services::pod_disruption_budget(ensemble));
     let whole = || stateful_set::stateful_set(ensemble, revision, &inputs, change.replicas, sizes);
     let foreign = membership::names_foreign_newcomer(&view);
@@ -344,7 +346,11 @@ fn plan_existing(
         }));
     }
     let mut last = growth.requests;
-    last.push(discovery::client_config(ensemble));
+    last.extend(discovery::client_config(
+        ensemble,
+        clients,
+        observation.identity.as_ref(),
+    ));
     last.extend(policy);
     let idle = report.phase == Phase::Ready;
     let deletes = matches!(step, Some(Step::DeleteClaim { .. }));

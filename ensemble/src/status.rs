@@ -9,13 +9,14 @@ use bellwether_api::ensemble::{ChangeStatus, MemberStatus, Phase, ZooKeeperEnsem
 use bellwether_api::labels;
 
 use crate::certificates::Record;
+use crate::encryption::Encryption;
 use crate::ids::Voters;
 use crate::observation::{Acceptance, Observation};
 use crate::plan::growth;
 use crate::plan::report::{Availability, Report};
 use crate::plan::trouble::Trouble;
 use crate::plan::verdict::WaitingOn;
-use crate::server_tls::Running;
+use crate::stage::Running;
 
 /// What the status is made of.
 #[derive(Clone, Copy, Debug)]
@@ -93,12 +94,10 @@ pub fn status(
             })
             .collect(),
         storage: growth::asked(input.observation),
-        tls: Running::of(input.observation)
-            .all
-            .first()
-            .map(|servers| TlsStatus {
-                servers: servers.to_string(),
-            }),
+        tls: Encryption::least(&Running::of(input.observation)).map(|least| TlsStatus {
+            servers: least.servers.to_string(),
+            clients: Some(least.clients.to_string()),
+        }),
         certificate: input.observation.identity.as_ref().map(Record::status),
         data_loss_accepted: report.accepted.as_ref().map(accepted),
         conditions: merge_conditions(

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use crate::ids::ServerId;
 use bellwether_api::ensemble::{
     ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Network, Pod, ReclaimPolicy,
-    ServersTls, Storage, versions,
+    Storage, Tls, versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -94,14 +94,16 @@ pub struct ValidEnsemble {
     pub pod: Pod,
     /// Whether the members serve ZooKeeper's own metrics.
     pub metrics: bool,
-    /// Whether the servers are to speak TLS among themselves; `None` if the spec does not say.
-    pub servers_tls: Option<ServersTls>,
+    /// What is to be encrypted, as far as the spec says so.
+    pub tls: Tls,
     /// Who may connect to the members.
     pub network: Network,
     /// Whether nothing may be changed.
     pub paused: bool,
     /// The value of the restart annotation.
     pub restart_at: Option<String>,
+    /// The annotation that asks for another authority of the members.
+    pub replace_authority: Option<String>,
     /// The annotation that accepts a loss of data.
     pub accept_data_loss: Option<AcceptRequest>,
     /// What the operator contributes.
@@ -255,6 +257,8 @@ pub fn validate(
     if !problems.0.is_empty() {
         return Err(problems.0);
     }
+    let annotations = ensemble.metadata.annotations.as_ref();
+    let annotation = |key| annotations.and_then(|all| all.get(key).cloned());
     let release = versions::release_of_image(&image)
         .or(wanted_version.as_deref())
         .map(str::to_owned);
@@ -280,14 +284,11 @@ pub fn validate(
         jvm_options: jvm.additional_options,
         pod,
         metrics: metrics.is_some_and(|m| m.enabled),
-        servers_tls: tls.and_then(|tls| tls.servers),
+        tls: tls.unwrap_or_default(),
         network,
         paused: *paused,
-        restart_at: ensemble
-            .metadata
-            .annotations
-            .as_ref()
-            .and_then(|a| a.get(labels::RESTART_AT).cloned()),
+        restart_at: annotation(labels::RESTART_AT),
+        replace_authority: annotation(labels::REPLACE_AUTHORITY),
         accept_data_loss: accept_request(&ensemble.metadata),
         context: context.clone(),
     })

@@ -39,16 +39,20 @@ pub(crate) struct Control {
     zookeeper: u16,
     volumes: Volumes,
     identity: Identity,
+    /// The directory from which its server reads its certificates.
+    tls: PathBuf,
     connections: Connections,
 }
 
 impl Control {
-    /// For the member with the server on this port. `identity` is the directory with its certificate.
-    pub(crate) fn new(zookeeper: u16, volumes: Volumes, identity: PathBuf) -> Self {
+    /// For the member with the server on this port. `identity` is the directory with its certificate, `tls` the one from
+    /// which the server reads.
+    pub(crate) fn new(zookeeper: u16, volumes: Volumes, identity: PathBuf, tls: PathBuf) -> Self {
         Self {
             zookeeper,
             volumes,
             identity: Identity::new(identity),
+            tls,
             connections: Connections::default(),
         }
     }
@@ -109,7 +113,8 @@ impl Control {
             Some("/state") => KeepAlive.response(http::TEXT, words::state(self.zookeeper)),
             Some("/report") => {
                 let Volumes { data, datalog } = &self.volumes;
-                let report = words::report(self.zookeeper, data, datalog);
+                let certificates = (self.identity.directory(), &*self.tls);
+                let report = words::report(self.zookeeper, (data, datalog), certificates);
                 KeepAlive.response(http::JSON, Ok(report))
             }
             _ => KeepAlive.unknown("/state or /report"),

@@ -17,7 +17,7 @@ mod options;
 mod prepare;
 mod probe;
 mod serve;
-mod server_tls;
+mod tls_files;
 mod volumes;
 mod words;
 

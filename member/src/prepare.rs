@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::files::{describe, names, read_if_there, remove_if_there, replace, write_atomically};
 use crate::options::Directories;
-use crate::server_tls;
+use crate::tls_files;
 use crate::volumes::{self, VERSION};
 
 /// The file that permits ZooKeeper to start with an empty database; and the files that permit this
@@ -103,7 +103,16 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
     }
     let copied = copy_configuration(dirs, &zoo_cfg)?;
     if dirs.tls.is_dir() {
-        server_tls::provide(&dirs.identity, &dirs.tls)?;
+        tls_files::provide(&dirs.identity, &dirs.tls)?;
+        if value(&zoo_cfg, "secureClientPort").is_some()
+            && !dirs.tls.join(tls_files::CLIENT_PORT).exists()
+        {
+            return Err(format!(
+                "there is no certificate for clients in {}, which this server needs for its port for TLS. The operator \
+                 writes it; its log says why if it cannot.",
+                dirs.identity.display()
+            ));
+        }
     }
 
     Ok(json!({
@@ -153,15 +162,16 @@ fn read_observers_zoo_cfg(
 
 /// Whether this `zoo.cfg` keeps transaction logs apart from snapshots.
 fn separates_log(zoo_cfg: &[u8]) -> bool {
+    let directory = |key| value(zoo_cfg, key).map(|path| path.trim_end_matches('/').to_owned());
+    directory("dataLogDir").is_some_and(|log| Some(log) != directory("dataDir"))
+}
+
+/// The value of a setting: of several lines the last one counts.
+fn value(zoo_cfg: &[u8], key: &str) -> Option<String> {
     let text = String::from_utf8_lossy(zoo_cfg);
-    let value = |key: &str| {
-        text.lines()
-            .filter_map(|line| line.split_once('='))
-            .filter(|(k, _)| k.trim() == key)
-            .map(|(_, v)| v.trim().trim_end_matches('/').to_owned())
-            .next_back()
-    };
-    value("dataLogDir").is_some_and(|log| Some(log) != value("dataDir"))
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    let values = lines.filter(|(name, _)| name.trim() == key);
+    values.map(|(_, value)| value.trim().to_owned()).next_back()
 }
 
 fn same_directory(a: &Path, b: &Path) -> bool {

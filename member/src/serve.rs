@@ -25,7 +25,7 @@ use signal_hook::low_level::pipe;
 use crate::control::Control;
 use crate::http::{self, Connection, PAUSE};
 use crate::options::Serve;
-use crate::{probe, server_tls};
+use crate::{probe, tls_files};
 use clients::Clients;
 
 /// How many new clients are accepted before the present ones are served again.
@@ -46,10 +46,10 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
         tls,
         ..
     } = options;
-    let secret = identity.clone();
-    thread::spawn(move || server_tls::keep(&secret, &tls));
+    let (secret, kept) = (identity.clone(), tls.clone());
+    thread::spawn(move || tls_files::keep(&secret, &kept));
     // The probes are answered whatever becomes of this thread.
-    thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, identity)).run(&control));
+    thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, identity, tls)).run(&control));
     server
         .run(&stop)
         .map_err(|e| format!("cannot wait for requests: {e}"))

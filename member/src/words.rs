@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bellwether_member::learner_lines;
 use serde_json::{Value, json};
 
-use crate::volumes;
+use crate::{tls_files, volumes};
 
 /// How long a server may take for one answer, in all.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -41,9 +41,13 @@ pub(crate) fn state(port: u16) -> Result<String, String> {
     Ok(answer)
 }
 
-/// What the operator is told at once: what the server says of itself and of its configuration, and what is on the
-/// volumes. Each answer is known or has a reason why it is not.
-pub(crate) fn report(port: u16, data: &Path, datalog: &Path) -> String {
+/// What the operator is told at once: what the server says of itself and of its configuration, what is on the volumes, and
+/// what the member presents to others. Each answer is known or has a reason why it is not.
+pub(crate) fn report(
+    port: u16,
+    (data, datalog): (&Path, &Path),
+    (identity, tls): (&Path, &Path),
+) -> String {
     // The operator waits a second, and takes the volumes' part also from a member whose server hangs.
     let deadline = Instant::now() + REPORTED;
     let ask = |word| {
@@ -60,7 +64,9 @@ pub(crate) fn report(port: u16, data: &Path, datalog: &Path) -> String {
     let said = |word| told(ask(word).map(Value::from));
     let (srvr, conf) = (said("srvr"), said("conf"));
     let volumes = told(volumes::report(data, datalog));
-    json!({ "srvr": srvr, "conf": conf, "volumes": volumes }).to_string()
+    let certificates = told(tls_files::presented(identity, tls));
+    json!({ "srvr": srvr, "conf": conf, "volumes": volumes, "certificates": certificates })
+        .to_string()
 }
 
 fn exchange(stream: &mut TcpStream, word: &str, deadline: Instant) -> std::io::Result<Vec<u8>> {

@@ -7,7 +7,7 @@ use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
-use bellwether_ensemble::certificates::{AuthorityName, Issued, OPERATOR};
+use bellwether_ensemble::certificates::{AuthorityName, Issued, OPERATOR, Party};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -31,14 +31,20 @@ const BEFORE: SignedDuration = SignedDuration::from_hours(1);
 
 /// An authority.
 pub(super) struct Authority {
+    party: Party,
     issuer: rcgen::Issuer<'static, KeyPair>,
     certificate: Certificate,
 }
 
 impl Authority {
     /// The authority of this name. Its key is always the same; its certificate begins now.
-    pub(super) fn derive(root: &[u8], name: &AuthorityName, now: Timestamp) -> Result<Self> {
-        let key = key(root, name)?;
+    pub(super) fn derive(
+        root: &[u8],
+        name: &AuthorityName,
+        party: Party,
+        now: Timestamp,
+    ) -> Result<Self> {
+        let key = key(root, name, party)?;
         let mut params = params(Vec::new(), now, VALID)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -46,12 +52,13 @@ impl Authority {
         let subject = &mut params.distinguished_name;
         subject.push(
             DnType::CommonName,
-            format!("ensemble authority {}", name.id),
+            format!("{} authority {}", subject_of(party), name.id),
         );
         subject.push(DnType::OrganizationalUnitName, name.ensemble.clone());
         subject.push(DnType::OrganizationName, name.namespace.clone());
         let certificate = params.self_signed(&key)?;
         Ok(Self {
+            party,
             issuer: rcgen::Issuer::new(params, key),
             certificate,
         })
@@ -73,12 +80,19 @@ impl Authority {
         })
     }
 
-    /// How the operator speaks to a server of this authority.
-    pub(super) fn client(&self) -> Result<ClientConfig> {
+    /// Its own certificate, as PEM.
+    pub(super) fn certificate(&self) -> String {
+        self.certificate.pem()
+    }
+
+    /// How the operator speaks to a server of this authority, or of the other one, while one is replaced.
+    pub(super) fn client(&self, other: Option<&Self>) -> Result<ClientConfig> {
         let now = Timestamp::now();
         let (certificate, key) = self.sign(vec![OPERATOR.to_owned()], now, OPERATOR_VALID)?;
         let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.der().clone())?;
+        for authority in std::iter::once(self).chain(other) {
+            roots.add(authority.certificate.der().clone())?;
+        }
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
             .with_protocol_versions(&[&version::TLS13])?
@@ -103,14 +117,23 @@ impl Authority {
         let mut params = params(names, now, valid)?;
         params.distinguished_name.push(DnType::CommonName, first);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        // Every member is both: it connects to its peers, and they to it.
-        params.extended_key_usages = vec![
-            ExtendedKeyUsagePurpose::ServerAuth,
-            ExtendedKeyUsagePurpose::ClientAuth,
-        ];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        if self.party == Party::Members {
+            // Every member is both: it connects to its peers, and they to it.
+            let usages = &mut params.extended_key_usages;
+            usages.push(ExtendedKeyUsagePurpose::ClientAuth);
+        }
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok((certificate, key))
+    }
+}
+
+/// The first word of the subject of an authority.
+fn subject_of(party: Party) -> &'static str {
+    match party {
+        Party::Members => "ensemble",
+        Party::Clients => "client",
     }
 }
 
@@ -124,11 +147,26 @@ fn params(names: Vec<String>, now: Timestamp, valid: SignedDuration) -> Result<C
     Ok(params)
 }
 
+/// Tells root keys apart, and tells nothing else of them.
+pub(super) fn root_id(root: &[u8]) -> Result<String> {
+    let mut id = [0; 32];
+    Salt::new(HKDF_SHA256, PURPOSE)
+        .extract(root)
+        .expand(&[b"the id of the root key"], HKDF_SHA256)
+        .and_then(|bytes| bytes.fill(&mut id))
+        .map_err(|_| anyhow!("the id of the root key cannot be derived"))?;
+    let first = id.iter().take(8);
+    Ok(first.map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// The key of an authority: a scalar of P-256 by HKDF from the root key.
-fn key(root: &[u8], name: &AuthorityName) -> Result<KeyPair> {
+fn key(root: &[u8], name: &AuthorityName, party: Party) -> Result<KeyPair> {
     let secret = Salt::new(HKDF_SHA256, PURPOSE).extract(root);
     // None of the three can hold a slash.
-    let name = format!("{}/{}/{}", name.namespace, name.ensemble, name.id);
+    let mut name = format!("{}/{}/{}", name.namespace, name.ensemble, name.id);
+    if party == Party::Clients {
+        name.push_str("/clients");
+    }
     let failed = |_| anyhow!("the key of an authority cannot be derived");
     for attempt in 0..ATTEMPTS {
         let mut scalar = [0; 32];
@@ -158,15 +196,26 @@ mod tests {
             namespace: "shop".to_owned(),
             ensemble: "zk".to_owned(),
             id: id.to_owned(),
+            other: None,
         }
     }
 
     #[test]
+    fn the_id_of_a_root_key_tells_it_from_others() {
+        let id = |byte| root_id(&[byte; 32]).unwrap();
+        assert_eq!(id(1), id(1));
+        assert_ne!(id(1), id(2));
+        assert_eq!(id(1).len(), 16);
+    }
+
+    #[test]
     fn the_key_follows_from_root_and_name() {
-        let public = |root: u8, id: &str| {
-            let key = key(&[root; 32], &name(id)).unwrap();
+        let public_of = |root: u8, id: &str, party| {
+            let key = key(&[root; 32], &name(id), party).unwrap();
             key.public_key_raw().to_vec()
         };
+        let public = |root, id| public_of(root, id, Party::Members);
+        assert_ne!(public(1, "a"), public_of(1, "a", Party::Clients));
         assert_eq!(public(1, "a"), public(1, "a"));
         assert_ne!(public(1, "a"), public(2, "a"));
         assert_ne!(public(1, "a"), public(1, "b"));
@@ -177,7 +226,7 @@ mod tests {
     fn what_one_process_signed_another_one_trusts() {
         let now = Timestamp::now();
         let valid = SignedDuration::from_hours(1);
-        let authority = || Authority::derive(&[7; 32], &name("a"), now).unwrap();
+        let authority = || Authority::derive(&[7; 32], &name("a"), Party::Members, now).unwrap();
         let issued = authority()
             .issue(vec!["zk".to_owned()], now, valid)
             .unwrap();
@@ -205,12 +254,14 @@ mod tests {
                 .is_ok()
         };
         assert!(verify(&again));
-        assert!(!verify(
-            &Authority::derive(&[7; 32], &name("b"), now).unwrap()
-        ));
-        assert!(!verify(
-            &Authority::derive(&[8; 32], &name("a"), now).unwrap()
-        ));
+        for (root, id, party) in [
+            (7, "b", Party::Members),
+            (8, "a", Party::Members),
+            (7, "a", Party::Clients),
+        ] {
+            let other = Authority::derive(&[root; 32], &name(id), party, now).unwrap();
+            assert!(!verify(&other), "{root} {id} {party:?}");
+        }
     }
 
     fn pem(text: &str) -> rustls::pki_types::CertificateDer<'static> {

@@ -6,17 +6,28 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bellwether_election::census::{parse_connections, parse_watchers};
-use bellwether_ensemble::desired::config::CLIENT_PORT;
+use bellwether_ensemble::desired::config::{CLIENT_PORT, SECURE_CLIENT_PORT};
 use bellwether_ensemble::desired::members_service;
 use futures::future::join_all;
+use kube::Client;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
 use tracing::debug;
 
+use super::ensembles::trust;
+use super::session::Presence;
 use super::{Key, Scope};
-use crate::zookeeper::ask_for;
+use crate::zookeeper::{ask_for, ask_on};
 
 /// The time between two questions to an ensemble, however many elections want to know.
 const PAUSE: Duration = Duration::from_secs(1);
+
+/// For how long what the members' ConfigMap says of trust is not read again.
+const TRUSTED: Duration = Duration::from_secs(60);
 
 /// How long a member may take, and how much it may send: some ten thousand connections.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -25,15 +36,25 @@ const MAX_ANSWER: u64 = 8 * 1024 * 1024;
 /// What the members of one ensemble report of their clients. Copies share what is known.
 #[derive(Clone)]
 pub(super) struct Census {
-    /// The DNS name that resolves to every member, and the port.
+    ensemble: Arc<Key>,
+    /// The DNS name that resolves to every member, and a port.
     members: Arc<str>,
+    /// The name in the certificate that every member presents to clients.
+    service: Arc<str>,
+    kube: Client,
+    /// Whether the members take TLS.
+    presence: watch::Receiver<Presence>,
     known: Arc<Mutex<Known>>,
     /// Held while the members are asked.
     asking: Arc<tokio::sync::Mutex<()>>,
 }
 
+/// How members are asked over TLS, and since when that is known.
+type Trusted = Option<(Instant, Arc<ClientConfig>)>;
+
 #[derive(Default)]
 struct Known {
+    trusted: Trusted,
     /// When it was asked for; `None` if never.
     at: Option<Instant>,
     addresses: HashMap<i64, IpAddr>,
@@ -44,15 +65,20 @@ struct Known {
 }
 
 impl Census {
-    pub(super) fn new(ensemble: &Key, scope: &Scope) -> Self {
-        let service = members_service(&ensemble.name);
-        let domain = &scope.cluster_domain;
-        let members = format!(
-            "{service}.{}.svc.{domain}:{CLIENT_PORT}",
-            ensemble.namespace
-        );
+    pub(super) fn new(
+        ensemble: Key,
+        scope: &Scope,
+        kube: Client,
+        presence: watch::Receiver<Presence>,
+    ) -> Self {
+        let within = format!("{}.svc.{}", ensemble.namespace, scope.cluster_domain);
+        let members = members_service(&ensemble.name);
         Self {
-            members: members.into(),
+            members: format!("{members}.{within}:{CLIENT_PORT}").into(),
+            service: format!("{}.{within}", ensemble.name).into(),
+            ensemble: Arc::new(ensemble),
+            kube,
+            presence,
             known: Arc::default(),
             asking: Arc::default(),
         }
@@ -128,20 +154,71 @@ impl Census {
             }
             Err(_) => return Vec::new(),
         };
-        join_all(members.into_iter().map(ask_member)).await
+        let tls = match self.trusted().await {
+            Ok(tls) => tls,
+            Err(error) => {
+                debug!(members = &*self.members, %error, "the members are not trusted yet");
+                return Vec::new();
+            }
+        };
+        let ask = |member: SocketAddr| ask_member(member.ip(), tls.as_ref());
+        join_all(members.into_iter().map(ask)).await
+    }
+
+    /// How to ask members that take TLS.
+    async fn trusted(&self) -> anyhow::Result<Option<Tls>> {
+        let takes_tls = match &*self.presence.borrow() {
+            Presence::Present(ensemble) => ensemble.takes_tls,
+            _ => false,
+        };
+        if !takes_tls {
+            return Ok(None);
+        }
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known().trusted.clone();
+        let config = match before.filter(|(at, _)| at.elapsed() < TRUSTED) {
+            Some((_, config)) => config,
+            None => {
+                let Key { namespace, name } = &*self.ensemble;
+                let config = trust(&self.kube, namespace, name).await?;
+                known().trusted = Some((Instant::now(), config.clone()));
+                config
+            }
+        };
+        let name = ServerName::try_from(self.service.to_string())?;
+        Ok(Some(Tls { config, name }))
     }
 }
 
+/// How members are asked over TLS.
+struct Tls {
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+}
+
+/// What one member answers to a word.
+async fn ask(member: IpAddr, tls: Option<&Tls>, word: &str) -> anyhow::Result<String> {
+    let Some(Tls { config, name }) = tls else {
+        return ask_for(member, word, PATIENCE, MAX_ANSWER).await;
+    };
+    let connect = async {
+        let stream = TcpStream::connect((member, SECURE_CLIENT_PORT)).await?;
+        let connector = TlsConnector::from(config.clone());
+        connector.connect(name.clone(), stream).await
+    };
+    ask_on(connect, word, PATIENCE, MAX_ANSWER).await
+}
+
 /// What one member answers to `cons` and `wchp`.
-async fn ask_member(member: SocketAddr) -> (String, String) {
+async fn ask_member(member: IpAddr, tls: Option<&Tls>) -> (String, String) {
     let answer_or = |word: &str, answer: anyhow::Result<String>, otherwise: &str| {
         answer.unwrap_or_else(|error| {
             debug!(%member, word, %error, "a member does not report its clients");
             otherwise.to_owned()
         })
     };
-    let connections = ask_for(member.ip(), "cons", PATIENCE, MAX_ANSWER).await;
-    let watchers = ask_for(member.ip(), "wchp", PATIENCE, MAX_ANSWER).await;
+    let connections = ask(member, tls, "cons").await;
+    let watchers = ask(member, tls, "wchp").await;
     (
         answer_or("cons", connections, ""),
         answer_or("wchp", watchers, UNANSWERED),

@@ -215,7 +215,7 @@ impl Credentials {
 type Unusable = Box<dyn std::error::Error>;
 
 /// The authorities in a text, which need not have any.
-fn roots(text: &str) -> Result<RootCertStore, Unusable> {
+pub(super) fn roots(text: &str) -> Result<RootCertStore, Unusable> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(text.as_bytes()) {
         roots.add(certificate?)?;

@@ -3,9 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use bellwether_api::{LeaderElection, LeaderElectionSpec, ZooKeeperEnsemble};
+use bellwether_api::{LeaderElection, LeaderElectionSpec};
+use bellwether_ensemble::desired::config::{CLIENT_PORT, SECURE_CLIENT_PORT};
 use futures::{Stream, StreamExt};
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::DeserializeGuard;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, Resource, ResourceExt};
 use tokio::sync::{mpsc, watch};
@@ -13,6 +14,7 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::census::Census;
+use super::ensembles::{Ensemble, Shown};
 use super::messages::WriterInput;
 use super::metrics::Metrics;
 use super::mirror::Mirror;
@@ -27,7 +29,6 @@ use crate::scoped::api;
 const PAGE: u32 = 100;
 
 type Guarded = DeserializeGuard<LeaderElection>;
-type EnsembleMeta = PartialObjectMeta<ZooKeeperEnsemble>;
 
 /// What runs for the elections.
 pub(super) struct Registry {
@@ -37,11 +38,11 @@ pub(super) struct Registry {
     metrics: Metrics,
     elections: HashMap<Key, Running>,
     sessions: HashMap<Arc<Target>, Session>,
-    /// The ensembles that exist, with their uids; `None` until they were listed.
-    ensembles: Option<HashMap<Key, String>>,
+    /// The ensembles that exist; `None` until they were listed.
+    ensembles: Option<HashMap<Key, Ensemble>>,
     /// Elections and ensembles that the list under way has shown.
     listed_elections: HashSet<Key>,
-    listed_ensembles: HashMap<Key, String>,
+    listed_ensembles: HashMap<Key, Ensemble>,
 }
 
 /// A mirror that runs.
@@ -223,14 +224,16 @@ impl Registry {
             None => Arc::new(target),
         };
         let session = self.sessions.entry(Arc::clone(&target)).or_insert_with(|| {
-            let census = target
-                .ensemble()
-                .map(|ensemble| Census::new(&ensemble, &self.scope));
             let (presence, is_present) = watch::channel(presence);
+            let census = target.ensemble().map(|ensemble| {
+                let (kube, is_present) = (self.client.clone(), is_present.clone());
+                Census::new(ensemble, &self.scope, kube, is_present)
+            });
             let (link_is, link) = watch::channel(Link::Starting);
             let keeper = Keeper {
                 target: Target::clone(&target),
-                address: target.connect_string(&self.scope),
+                address: target.connect_string(&self.scope, CLIENT_PORT),
+                secure_address: target.connect_string(&self.scope, SECURE_CLIENT_PORT),
                 presence: is_present,
                 link: link_is,
                 permissions: self.scope.permissions.clone(),
@@ -263,33 +266,32 @@ impl Registry {
     fn presence(&self, target: &Target) -> Presence {
         // For an ensemble that Bellwether does not run, only connecting shows whether it exists.
         let Some(ensemble) = target.ensemble() else {
-            return Presence::Present(String::new());
+            return Presence::Present(Ensemble::default());
         };
         match &self.ensembles {
             None => Presence::Unknown,
             Some(ensembles) => match ensembles.get(&ensemble) {
-                Some(uid) => Presence::Present(uid.clone()),
+                Some(ensemble) => Presence::Present(ensemble.clone()),
                 None => Presence::Absent,
             },
         }
     }
 
-    fn ensemble(&mut self, event: watcher::Event<EnsembleMeta>) {
+    fn ensemble(&mut self, event: watcher::Event<Shown>) {
         match event {
             watcher::Event::Init => self.listed_ensembles.clear(),
             watcher::Event::InitApply(object) => {
                 self.listed_ensembles
-                    .insert(Key::of(object.meta()), object.uid().unwrap_or_default());
+                    .insert(Key::of(object.meta()), Ensemble::from(&object));
                 return;
             }
             watcher::Event::InitDone => {
                 self.ensembles = Some(std::mem::take(&mut self.listed_ensembles));
             }
             watcher::Event::Apply(object) => {
-                let uid = object.uid().unwrap_or_default();
                 self.ensembles
                     .get_or_insert_default()
-                    .insert(Key::of(object.meta()), uid);
+                    .insert(Key::of(object.meta()), Ensemble::from(&object));
             }
             watcher::Event::Delete(object) => {
                 self.ensembles
@@ -322,12 +324,11 @@ fn elections(
     watcher(api(client, scope.namespace.as_deref()), pages).default_backoff()
 }
 
-/// Which ensembles exist; their metadata is enough. Whether they answer is for the session to find
-/// out.
+/// Which ensembles exist, and whether they take TLS. Whether they answer is for the session to find out.
 fn ensembles(
     client: &Client,
     scope: &Scope,
-) -> impl Stream<Item = watcher::Result<watcher::Event<EnsembleMeta>>> + use<> {
+) -> impl Stream<Item = watcher::Result<watcher::Event<Shown>>> + use<> {
     watcher(
         api(client, scope.namespace.as_deref()),
         watcher::Config::default(),

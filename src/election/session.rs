@@ -11,11 +11,14 @@ use futures::FutureExt;
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_rustls::rustls::ClientConfig;
 use tracing::{info, warn};
 use zookeeper_client::{Client, Error, SessionState};
 
+use super::Key;
 use super::budget::Budget;
 use super::credentials::{Credentials, CredentialsError};
+use super::ensembles::{Ensemble, trust};
 use super::metrics::{Counted, Metrics};
 use super::relay::{Limits, Relay, Strangers};
 use super::supervise::{PAUSE, supervise};
@@ -49,8 +52,8 @@ pub(super) enum Presence {
     Unknown,
     /// The ensemble does not exist.
     Absent,
-    /// The ensemble exists, with this uid; one that Bellwether does not run has an empty uid.
-    Present(String),
+    /// The ensemble exists. Of one that Bellwether does not run nothing is known.
+    Present(Ensemble),
 }
 
 /// What mirrors may know about the session of their ensemble.
@@ -94,6 +97,8 @@ pub(super) struct Keeper {
     pub(super) target: Target,
     /// Where that is.
     pub(super) address: String,
+    /// The same for TLS, where Bellwether runs the ensemble.
+    pub(super) secure_address: String,
     /// Whether it exists.
     pub(super) presence: watch::Receiver<Presence>,
     /// Where to say whether the session is up.
@@ -136,8 +141,8 @@ impl Keeper {
         let mut retries = backoff();
         loop {
             let present = self.presence.borrow_and_update().clone();
-            match present {
-                Presence::Present(_) => {}
+            let ensemble = match present {
+                Presence::Present(ensemble) => ensemble,
                 Presence::Absent => {
                     let name = self.target.name();
                     let detail = format!("There is no ensemble {name} in this namespace.");
@@ -154,9 +159,13 @@ impl Keeper {
                     }
                     continue;
                 }
-            }
+            };
+            let address = match ensemble.takes_tls {
+                true => Address::Secure(&self.secure_address),
+                false => Address::Plain(&self.address),
+            };
             let connected = tokio::select! {
-                connected = connect(&self.kube, &self.target, &self.address) => connected,
+                connected = connect(&self.kube, &self.target, &address) => connected,
                 changed = self.presence.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
@@ -256,8 +265,20 @@ fn complained(complaint: &str) -> String {
     )
 }
 
-/// Opens a session, or says in a reason and a sentence why none can be opened.
-async fn connect(kube: &kube::Client, target: &Target, address: &str) -> Result<Opened, Unopened> {
+/// Where to connect to.
+enum Address<'a> {
+    /// As the target says.
+    Plain(&'a str),
+    /// Over TLS, to an ensemble that Bellwether runs.
+    Secure(&'a str),
+}
+
+/// Opens a session with what the target names, and with trust in an ensemble that takes TLS.
+async fn connect(
+    kube: &kube::Client,
+    target: &Target,
+    address: &Address<'_>,
+) -> Result<Opened, Unopened> {
     let unopened = |error: CredentialsError| Unopened {
         reason: error.reason(),
         detail: error.to_string(),
@@ -265,7 +286,29 @@ async fn connect(kube: &kube::Client, target: &Target, address: &str) -> Result<
         trouble: None,
     };
     let credentials = Credentials::read(kube, target).await.map_err(unopened)?;
-    let tls = credentials.tls_config().map_err(unopened)?;
+    let tls = match (address, target.ensemble()) {
+        (Address::Secure(_), Some(Key { namespace, name })) => {
+            let trust = trust(kube, &namespace, &name).await;
+            Some(trust.map_err(|untrusted| Unopened {
+                reason: Reason::EnsembleNotReady,
+                detail: untrusted.to_string(),
+                pause: Pause::Usual,
+                trouble: None,
+            })?)
+        }
+        _ => credentials.tls_config().map_err(unopened)?,
+    };
+    let (Address::Plain(address) | Address::Secure(address)) = address;
+    open(target, address, credentials, tls).await
+}
+
+/// Opens a session, or says in a reason and a sentence why none can be opened.
+async fn open(
+    target: &Target,
+    address: &str,
+    credentials: Credentials,
+    tls: Option<Arc<ClientConfig>>,
+) -> Result<Opened, Unopened> {
     let strangers = match target.connection() {
         Some(_) => Strangers::NotTold,
         None => Strangers::Told,

@@ -71,10 +71,10 @@ impl Target {
         }
     }
 
-    /// Where clients reach it, in the words of ZooKeeper's clients.
-    pub(super) fn connect_string(&self, scope: &Scope) -> String {
+    /// Where clients reach it, in the words of ZooKeeper's clients; `port` is the one of an ensemble that Bellwether runs.
+    pub(super) fn connect_string(&self, scope: &Scope, port: u16) -> String {
         match self.ensemble() {
-            Some(ensemble) => scope.connect_string(&ensemble),
+            Some(ensemble) => scope.connect_string(&ensemble, port),
             None => self.name().to_owned(),
         }
     }

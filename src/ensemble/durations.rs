@@ -84,6 +84,7 @@ mod tests {
             node: None,
             server: ServerReport::Looking,
             volumes: None,
+            presents: None,
         }
     }
 

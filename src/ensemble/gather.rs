@@ -17,7 +17,6 @@ use bellwether_ensemble::observation::{
     StatefulSetObservation,
 };
 use bellwether_ensemble::rules::Rules;
-use bellwether_ensemble::volume_report::VolumeReport;
 use bellwether_ensemble::{Observation, ServerId};
 use futures::future::join_all;
 use jiff::Timestamp;
@@ -34,7 +33,7 @@ use tracing::{Span, instrument};
 use super::Context;
 use super::error::Error;
 use super::identity::{authority_of, record};
-use super::members::Contact;
+use super::members::{Contact, Told};
 use super::objects::{self, Objects};
 use super::pace::Resting;
 use crate::traces::SPANS;
@@ -251,13 +250,16 @@ async fn observe_pods(
         let id = id(ordinal);
         Some(async move {
             let mut observed = observe_pod(context.rules, pod, ordinal);
-            (observed.server, observed.volumes) = match contact {
+            let told = match contact {
                 Some(contact) => timed(context, &name, &contact, id).await,
                 None => {
                     let why = "the pod has no address yet".to_owned();
-                    (ServerReport::Unreachable(why), None)
+                    Told::only(ServerReport::Unreachable(why))
                 }
             };
+            observed.server = told.server;
+            observed.volumes = told.volumes;
+            observed.presents = told.presents;
             observed
         })
     });
@@ -274,22 +276,17 @@ async fn observe_pods(
 #[instrument(target = SPANS, name = "probe", skip_all, fields(
     otel.kind = "client", k8s.pod.name = pod, server.address = %contact.address, bellwether.member.role
 ))]
-async fn timed(
-    context: &Context,
-    pod: &str,
-    contact: &Contact,
-    id: ServerId,
-) -> (ServerReport, Option<VolumeReport>) {
+async fn timed(context: &Context, pod: &str, contact: &Contact, id: ServerId) -> Told {
     let since = Instant::now();
-    let (report, volumes) = context.members.report(contact, id).await;
-    Span::current().record("bellwether.member.role", debug(report.role()));
-    let outcome = match report {
+    let told = context.members.report(contact, id).await;
+    Span::current().record("bellwether.member.role", debug(told.server.role()));
+    let outcome = match told.server {
         ServerReport::Serving { .. } => "serving",
         ServerReport::Looking => "looking",
         ServerReport::Unreachable(_) => "unreachable",
     };
     context.metrics.probed(outcome, since.elapsed());
-    (report, volumes)
+    told
 }
 
 /// How long after its grace period a pod that is being deleted counts as one of a lost node.
@@ -383,6 +380,7 @@ fn observe_pod(rules: Rules, pod: &Pod, ordinal: u16) -> PodObservation {
         node: pod.spec.as_ref().and_then(|s| s.node_name.clone()),
         server: ServerReport::Unreachable("not asked yet".to_owned()),
         volumes: None,
+        presents: None,
     }
 }
 

@@ -1,4 +1,4 @@
-//! The members' certificate: made before a pod needs it, and again before it ends.
+//! The members' certificates: made before a pod needs them, and again before they end.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use bellwether_api::ZooKeeperEnsemble;
 use bellwether_ensemble::ValidEnsemble;
+use bellwether_ensemble::certificates::replacement::{Other, Trust};
 use bellwether_ensemble::certificates::{
-    AuthorityName, Record, VALID, authorities_config_map, authority, config_map, is_due, names,
-    secret,
+    AuthorityName, Certificates, Party, Record, VALID, authorities_config_map, authority,
+    client_authority, client_port_names, config_map, due, first, names, secret,
 };
 use bellwether_ensemble::desired::ObjectKind;
 use bellwether_ensemble::observation::Observation;
@@ -41,26 +42,27 @@ pub(crate) struct Identities {
 }
 
 /// Why a certificate is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// No certificate is on record, or the one on record ends soon or has other names than the members have now.
-    New,
+    /// None is on record, the one on record ends soon or has other names than the members have now, or their authority is
+    /// replaced.
+    New(Trust),
     /// The Secret may be gone.
-    IfMissing,
+    IfMissing(Trust),
 }
 
-/// The record of the members' certificate.
+/// The record of the members' certificates.
 pub(crate) fn record(live: &Live, ensemble: &str) -> Option<Record> {
     let name = authorities_config_map(ensemble);
     Record::parse(live.get(&(ObjectKind::ConfigMap, name))?)
 }
 
-/// The authority of an ensemble.
+/// The authorities of an ensemble's members: those on record, or the first one.
 pub(crate) fn authority_of(ensemble: &ZooKeeperEnsemble, live: &Live) -> AuthorityName {
     let name = ensemble.name_any();
-    let namespace = ensemble.namespace().unwrap_or_default();
-    let uid = ensemble.uid().unwrap_or_default();
-    authority(&namespace, &name, &uid, record(live, &name).as_ref())
+    let trust = record(live, &name).map(|record| record.trust);
+    let trust = trust.unwrap_or_else(|| first(&ensemble.uid().unwrap_or_default()));
+    authority(&ensemble.namespace().unwrap_or_default(), &name, &trust)
 }
 
 impl Identities {
@@ -71,56 +73,88 @@ impl Identities {
         }
     }
 
-    /// Whether the certificate has to be written now. A paused ensemble gets no first one, but a new one before the end
-    /// of the one that its servers trust each other by.
-    pub(crate) fn wanted(&self, gathered: &Gathered, valid: &ValidEnsemble) -> Option<Wanted> {
+    /// Whether certificates have to be written now, and of which authorities. A paused ensemble gets no first ones, but new
+    /// ones before the end of those that its servers trust each other by.
+    pub(crate) async fn wanted(
+        &self,
+        gathered: &Gathered,
+        valid: &ValidEnsemble,
+    ) -> Option<Wanted> {
         let observation = &gathered.observation;
         if valid.paused && observation.identity.is_none() {
             return None;
         }
-        if is_due(valid, observation.identity.as_ref(), observation.now) {
-            return Some(Wanted::New);
+        // Without it nothing is concluded from it; an attempt to write tells why it cannot be had.
+        let root = self.issuer.root().await.ok();
+        if let Some(trust) = due(valid, observation, root.as_deref()) {
+            return Some(Wanted::New(trust));
         }
         let key = (valid.namespace.clone(), valid.name.clone());
         let looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_time = looked.get(&key).is_none_or(|at| at.elapsed() >= PERIOD);
-        (is_time && somebody_is_silent(observation)).then_some(Wanted::IfMissing)
+        let record = observation.identity.as_ref()?;
+        let again = || Wanted::IfMissing(record.trust.clone());
+        (is_time && somebody_is_silent(observation)).then(again)
     }
 
-    /// Writes the certificate if it has to be written.
+    /// Writes the certificates if they have to be written.
     pub(crate) async fn provide(
         &self,
         context: &Context,
         gathered: &Gathered,
         valid: &ValidEnsemble,
     ) -> Result<(), Error> {
-        let Some(wanted) = self.wanted(gathered, valid) else {
+        let Some(wanted) = self.wanted(gathered, valid).await else {
             return Ok(());
         };
-        if wanted == Wanted::IfMissing {
+        if let Wanted::IfMissing(_) = wanted {
             let key = (valid.namespace.clone(), valid.name.clone());
             let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
             looked.retain(|_, at| at.elapsed() < PERIOD);
             looked.insert(key, Instant::now());
         }
-        let authority = &gathered.authority;
-        let issued = self
-            .issuer
-            .issue(authority, names(valid), Timestamp::now(), VALID)
-            .await
-            .map_err(Error::Certificate)?;
+        let (Wanted::New(trust) | Wanted::IfMissing(trust)) = &wanted;
+        let known = gathered.observation.identity.as_ref();
+        let root = self.issuer.root().await.map_err(Error::Certificate)?;
+        let issued = self.issue(valid, trust, &root, known).await?;
         if !context.lease.is_held() {
             return Err(Error::LeaseLost);
         }
         let secret = secret(valid, &issued);
-        if !write(context, &valid.namespace, &secret, wanted).await? {
+        if !write(context, &valid.namespace, &secret, &wanted).await? {
             return Ok(());
         }
         let (namespace, secret) = (&valid.namespace, secret.name_any());
-        tracing::info!(%namespace, %secret, until = %issued.until, "the members have a new certificate");
-        // The record comes last: after an interruption the certificate is made again.
-        let record = config_map(valid, &authority.id, &issued);
+        let (until, signer) = (&issued.members.until, &trust.signer);
+        let other = trust.other.as_ref().map(Other::id);
+        tracing::info!(%namespace, %secret, %until, authority = %signer, also_trusted = other, "the members have new certificates");
+        // The record comes last: after an interruption the certificates are made again.
+        let record = config_map(valid, (trust, &root), &issued, known);
         execute::write(context, gathered, &record).await
+    }
+
+    /// Makes the certificates of these authorities.
+    async fn issue(
+        &self,
+        valid: &ValidEnsemble,
+        trust: &Trust,
+        root: &str,
+        known: Option<&Record>,
+    ) -> Result<Certificates, Error> {
+        let now = Timestamp::now();
+        let of_members = authority(&valid.namespace, &valid.name, trust);
+        let of_clients = client_authority(valid, root);
+        let issue = |authority, party, names| async move {
+            let issued = self.issuer.issue(authority, party, names, now, VALID);
+            issued.await.map_err(Error::Certificate)
+        };
+        let mut members = issue(&of_members, Party::Members, names(valid)).await?;
+        // Members that still present certificates of the root key before are trusted until the next renewal.
+        if let Some(record) = known.filter(|record| record.is_of_another(root)) {
+            members.authority.push_str(&record.authorities);
+        }
+        let clients = issue(&of_clients, Party::Clients, client_port_names(valid)).await?;
+        Ok(Certificates { members, clients })
     }
 }
 
@@ -133,14 +167,14 @@ async fn write(
     context: &Context,
     namespace: &str,
     secret: &Secret,
-    wanted: Wanted,
+    wanted: &Wanted,
 ) -> Result<bool, Error> {
     let name = secret.name_any();
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
     let params = PostParams::default();
     let written = match secrets.create(&params, secret).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            if wanted == Wanted::IfMissing {
+            if matches!(wanted, Wanted::IfMissing(_)) {
                 return Ok(false);
             }
             // The operator cannot read Secrets, so it cannot compare: it replaces the whole.

@@ -35,10 +35,29 @@ pub trait Members: Send + Sync {
     /// When it does not answer in time.
     async fn state(&self, contact: &Contact) -> anyhow::Result<String>;
 
-    /// All that is known of a member: what its server is, if it is the one with this id, and what is on its volumes.
-    /// The volumes are `None` when they are not known.
-    async fn report(&self, contact: &Contact, id: ServerId)
-    -> (ServerReport, Option<VolumeReport>);
+    /// All that is known of a member, whose server should be the one with this id.
+    async fn report(&self, contact: &Contact, id: ServerId) -> Told;
+}
+
+/// What a member tells.
+pub struct Told {
+    /// What its server is.
+    pub server: ServerReport,
+    /// What is on its volumes, if that is known.
+    pub volumes: Option<VolumeReport>,
+    /// What it presents to other members, if it says so: see `bellwether_ensemble::certificates::presented`.
+    pub presents: Option<String>,
+}
+
+impl Told {
+    /// Only this is known of the member.
+    pub fn only(server: ServerReport) -> Self {
+        Self {
+            server,
+            volumes: None,
+            presents: None,
+        }
+    }
 }
 
 /// How many members may be asked at once. A member that hangs takes one of these for a second.
@@ -71,24 +90,31 @@ impl Members for Network {
         }
     }
 
-    async fn report(
-        &self,
-        contact: &Contact,
-        id: ServerId,
-    ) -> (ServerReport, Option<VolumeReport>) {
+    async fn report(&self, contact: &Contact, id: ServerId) -> Told {
         let _turn = self.turns.acquire().await.ok();
-        let (server, volumes) = match &contact.authority {
+        let (server, volumes, presents) = match &contact.authority {
             Some(authority) => match self.control.report(contact.address, authority).await {
-                Ok(report) => (report.server(id).await, Some(report.volumes())),
-                Err(error) => (ServerReport::Unreachable(error.to_string()), None),
+                Ok(report) => (
+                    report.server(id).await,
+                    Some(report.volumes()),
+                    report.presents(),
+                ),
+                Err(error) => return Told::only(ServerReport::Unreachable(error.to_string())),
             },
-            None => words::report(contact.address, id).await,
+            None => {
+                let (server, volumes) = words::report(contact.address, id).await;
+                (server, volumes, None)
+            }
         };
         let volumes = volumes.transpose().unwrap_or_else(|error| {
             let address = contact.address;
             tracing::debug!(%address, %error, "what a member reports of its volumes makes no sense");
             None
         });
-        (server, volumes)
+        Told {
+            server,
+            volumes,
+            presents,
+        }
     }
 }

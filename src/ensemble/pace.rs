@@ -440,6 +440,7 @@ mod tests {
             namespace: "default".to_owned(),
             ensemble: "zk".to_owned(),
             id: "1".to_owned(),
+            other: None,
         };
         pace.look(&key(), inputs("1"));
         pace.rests(&key(), members_of(Some(authority)));

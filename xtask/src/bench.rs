@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use crate::{
     build::{self, root},
-    cluster::Target,
+    cluster::{Target, jars},
     install, process,
 };
 
@@ -22,6 +22,12 @@ pub(crate) enum Command {
     Elections(Elections),
     /// What many ensembles cost one operator (about twenty minutes for a thousand)
     Fleet(Fleet),
+    /// What TLS costs writes (about four minutes); needs no cluster
+    Writes {
+        /// How often each ensemble is loaded
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=20))]
+        rounds: u16,
+    },
     /// One decision of the planner for seven members; needs no cluster
     Plan,
 }
@@ -117,6 +123,7 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
             let sizes = sizes.iter().map(ToString::to_string);
             std::iter::once("fleet".to_owned()).chain(sizes).collect()
         }
+        Command::Writes { rounds } => return writes(*rounds),
         Command::Plan => {
             let mut bench = build::cargo("bench")?;
             bench.args([
@@ -140,7 +147,7 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
         Command::Roll(options) | Command::Resize(options) => options.against.as_deref(),
         Command::Elections(elections) => elections.against.as_deref(),
         Command::Fleet(fleet) => fleet.against.as_deref(),
-        Command::Plan => None,
+        Command::Plan | Command::Writes { .. } => None,
     };
     let other = against.map(|revision| other_operator(revision, release));
     let other = other.transpose()?;
@@ -163,6 +170,22 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     if !command.status()?.success() {
         bail!("the benchmark did not succeed; what it said is above");
     }
+    Ok(())
+}
+
+/// Loads real servers on loopback. The clients are optimized: they must not be what is measured.
+fn writes(rounds: u16) -> Result<()> {
+    let mut compile = build::cargo("build")?;
+    compile.args(["--package", "bellwether-servers", "--example", "writes"]);
+    compile.args(["--package", "bellwether-member", "--release", "--locked"]);
+    process::run(&mut compile)?;
+    let programs = build::programs(true)?;
+    let mut command = std::process::Command::new(programs.join("examples/writes"));
+    command
+        .arg(rounds.to_string())
+        .env("BELLWETHER_ZOOKEEPER_JARS", jars::server_jars()?)
+        .env("BELLWETHER_MEMBER", programs.join("bellwether-member"));
+    ensure!(command.status()?.success(), "the benchmark did not run");
     Ok(())
 }
 

@@ -76,6 +76,16 @@ pub(crate) fn check_out(revision: &str) -> Result<PathBuf> {
         command
     };
     let [worktree, path] = [OsStr::new("worktree"), tree.as_os_str()];
+    let commit = |tree: &Path, revision: &str| {
+        let mut command = process::command("git", ["rev-parse", revision]);
+        process::output(command.current_dir(tree))
+    };
+    // Files that are written again would be compiled again.
+    if tree.exists()
+        && commit(&tree, "HEAD")? == commit(&root(), &format!("{revision}^{{commit}}"))?
+    {
+        return Ok(tree);
+    }
     if tree.exists() {
         let remove = [worktree, "remove".as_ref(), "--force".as_ref(), path];
         process::run(&mut git(&remove))?;

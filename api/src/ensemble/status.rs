@@ -80,13 +80,21 @@ pub struct TlsStatus {
     /// Between servers: `Disabled`, `Accepted` (they speak plaintext and accept both), `Preferred` (they speak TLS and accept
     /// both) or `Required`. While they change, that of the members that are furthest from `Required`.
     pub servers: String,
+    /// From clients: `Disabled`, `Optional` (each member has a port for plaintext and one for TLS) or `Required`. While it
+    /// changes, that of the members that are furthest from `Required`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clients: Option<String>,
 }
 
 /// A certificate that the operator replaces before its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct CertificateStatus {
     /// The id of the authority that signed it.
     pub authority: String,
+    /// The id of another authority that members trust as well, while theirs is replaced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub also_trusted: Option<String>,
     /// When it ends, in UTC.
     pub until: String,
 }

@@ -57,6 +57,13 @@ impl Cluster {
 }
 
 /// The routes, and what stops them when it is dropped.
+fn names() -> Names {
+    Names {
+        cluster_domain: "cluster.local".to_owned(),
+        added: Vec::new(),
+    }
+}
+
 fn page(cluster: &Cluster, namespaces: Vec<Option<String>>) -> (Router, watch::Sender<bool>) {
     let (stop, stopped) = watch::channel(false);
     let client = cluster.server.client("page");
@@ -65,12 +72,13 @@ fn page(cluster: &Cluster, namespaces: Vec<Option<String>>) -> (Router, watch::S
         version: "1.2.3",
         identity: "bellwether-0".to_owned(),
     };
-    let page = routes_of(Page {
+    let page = Page {
         client,
         window,
         operator,
         stopped,
-    });
+    };
+    let page = routes_of(page, names());
     (admin::routes(Metrics::new(|_| {}), Some(page)), stop)
 }
 
@@ -118,6 +126,27 @@ async fn it_is_read_only_and_nothing_foreign_may_run_in_it() {
             assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
         }
     }
+}
+
+/// Another name may stand for the operator's address on the word of its owner, whose scripts would read the answer.
+#[tokio::test]
+async fn the_page_is_not_answered_under_names_of_others() {
+    let cluster = Cluster::new();
+    let (routes, _stop) = page(&cluster, vec![None]);
+    let under = async |path: &str, host: &str| {
+        let request = Request::builder().uri(path).header("host", host);
+        let request = request.body(Body::empty()).unwrap();
+        routes.clone().oneshot(request).await.unwrap().status()
+    };
+    for path in ["/page", "/page.js", "/page/view.json"] {
+        assert_eq!(under(path, "localhost:8080").await, StatusCode::OK);
+        for host in ["evil.example:8080", "not a name"] {
+            let refused = StatusCode::MISDIRECTED_REQUEST;
+            assert_eq!(under(path, host).await, refused, "{host}");
+        }
+    }
+    // Probes and metrics are no page.
+    assert_eq!(under("/livez", "evil.example").await, StatusCode::OK);
 }
 
 /// What the policy forbids would fail silently in a browser, and what makes markup of text would let
@@ -265,7 +294,7 @@ async fn an_api_server_that_cannot_be_asked_is_told() {
         version: "1.2.3",
         identity: "bellwether-0".to_owned(),
     };
-    let routes = routes(client, vec![None], operator, stopped);
+    let routes = routes(client, vec![None], names(), operator, stopped);
     let response = ask(&routes, Method::GET, "/page/view.json").await;
     let view: Value = serde_json::from_str(&text(response).await).unwrap();
     assert_eq!(view["complete"], false);

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Error, Result, ensure};
 use bellwether_e2e::clients::{Client, Clients};
 use bellwether_e2e::election::Election;
+use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
 
 use crate::scenarios::expect_refusal;
+use crate::tls::authority;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
@@ -79,8 +81,15 @@ pub(crate) fn an_election_in_an_open_dialect_is_detected_and_stays_so(world: &Wo
 pub(crate) fn anonymous_candidates_have_the_address_of_their_connection(
     world: &World,
 ) -> Result<()> {
-    let clients = world.clients()?;
-    let hosts = world.small_ensemble(3)?.members(3);
+    // Members are asked for their connections over TLS, too.
+    let mut spec = Ensemble::small(3);
+    spec["tls"] = json!({ "clients": "Required" });
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(3)?;
+    let clients = world
+        .clients()?
+        .over_tls(&authority(world, "main-client")?)?;
+    let hosts = ensemble.members(3).replace(":2181", ":2281");
     let election = world.election("anonymous", "/latch", json!({ "type": "CuratorLatch" }))?;
     let node = |number: u8| {
         format!("/latch/_c_6aa2b1b5-6f0d-4b83-9a24-7a9c1f1f6a1{number}-latch-000000000{number}=")

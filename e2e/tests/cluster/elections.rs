@@ -10,6 +10,8 @@ use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
 
+use crate::tls::authority;
+
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// One election with its candidates.
@@ -173,28 +175,57 @@ pub(crate) fn lock_status_equals_what_go_zookeeper_and_curator_report(world: &Wo
     )
 }
 
-/// Two libraries in one directory: each takes the lock over from the other, and both and the status
-/// list everybody in one order.
-pub(crate) fn one_lock_of_curator_and_a_rust_client_has_one_queue(world: &World) -> Result<()> {
-    let clients = world.clients()?;
-    let hosts = world.small_ensemble(1)?.members(1);
-    let path = "/shared/lock";
-    let mut contest = Contest {
-        election: world.election("shared", path, json!({ "type": "CuratorLock" }))?,
-        candidates: Vec::new(),
-        token: 0,
+/// Clients of an ensemble that takes no plaintext. Two libraries in one directory: each takes the lock over from the other,
+/// and both and the status list everybody in one order.
+pub(crate) fn clients_of_all_libraries_and_the_mirror_connect_over_tls(
+    world: &World,
+) -> Result<()> {
+    let mut spec = Ensemble::small(1);
+    spec["tls"] = json!({ "clients": "Required" });
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(1)?;
+    // An authority of the members is none of clients.
+    let programs = world.clients()?;
+    let stranger = programs.over_tls(&authority(world, "main-authorities")?)?;
+    let script = "import ssl, socket\ncontext = ssl.create_default_context(cafile='/tmp/ca.pem')\ntry:\n  \
+                  context.wrap_socket(socket.create_connection(('main', 2281), 5), server_hostname='main')\n  \
+                  print('trusted')\nexcept ssl.SSLCertVerificationError as error:\n  print(error.verify_message)";
+    let said = stranger.output(&["python3", "-c", script])?;
+    ensure!(
+        said.contains("issuer certificate") || said.contains("self-signed"),
+        "{said}"
+    );
+    let clients = programs.over_tls(&authority(world, "main-client")?)?;
+
+    let hosts = ensemble.members(1).replace(":2181", ":2281");
+    let contest = |name, path, dialect: &str, candidates| {
+        Ok::<_, anyhow::Error>(Contest {
+            election: world.election(name, path, json!({ "type": dialect }))?,
+            candidates,
+            token: 0,
+        })
     };
+    let path = "/shared/lock";
+    let mut shared = contest("shared", path, "CuratorLock", Vec::new())?;
     for id in ["java-1", "rust-2", "java-3", "rust-4"] {
-        contest.candidates.push(if id.starts_with("java") {
+        shared.candidates.push(if id.starts_with("java") {
             clients.java(id, "MutexClient", &hosts, path)?
         } else {
             clients.rust_lock(id, &hosts, path)?
         });
-        contest.agree()?;
+        shared.agree()?;
     }
+    let go = clients.go_lock("go", &hosts, "/go/lock")?;
+    contest("go", "/go/lock", "GoZkLock", vec![go])?.agree()?;
+    let arguments = ["--hosts", &hosts, "--path", "/kazoo/lock", "--id", "kazoo"];
+    let kazoo = clients.python("kazoo", "kazoo_lock.py", &arguments)?;
+    contest("kazoo", "/kazoo/lock", "Kazoo", vec![kazoo])?.agree()?;
+    let support = clients.java("zookeeper", "SupportClient", &hosts, "/support")?;
+    contest("support", "/support", "ZkElection", vec![support])?.agree()?;
+
     for next in ["rust-2", "java-3", "rust-4"] {
-        contest.kill_leader()?;
-        let status = contest.agree()?;
+        shared.kill_leader()?;
+        let status = shared.agree()?;
         ensure!(status["leader"]["identity"] == next, "{next}: {status}");
     }
     Ok(())

@@ -123,14 +123,14 @@ const TESTS: &[Test] = tests![
     4 elections::curator_status_equals_what_curator_itself_reports,
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
     4 elections::lock_status_equals_what_go_zookeeper_and_curator_report,
-    1 elections::one_lock_of_curator_and_a_rust_client_has_one_queue,
+    1 elections::clients_of_all_libraries_and_the_mirror_connect_over_tls,
     3 elections::zookeepers_own_recipes_agree_with_the_status,
     3 command_line::people_see_plan_and_act,
     1 elections::a_lock_that_outlives_its_holder_is_shown_as_held,
     2 elections::two_generations_of_curators_latch_reconnect,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,
     3 network::members_are_reached_by_those_whom_their_policy_lets_in,
-    3 tls::servers_switch_to_tls_under_writes_and_renew_their_certificate_without_a_restart,
+    3 tls::all_connections_switch_to_tls_under_writes_and_another_authority_needs_no_restart,
 ];
 
 /// Tests that change the operator that the others rely on, or cut it off, or count what it did since it

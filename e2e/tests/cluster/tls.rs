@@ -1,8 +1,9 @@
-//! Encryption between servers, where only a cluster shows it: Secrets, kubelets that show them, pods.
+//! Encryption, where only a cluster shows it: Secrets, kubelets that show them, pods, Services, and clients.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use bellwether_e2e::clients::Clients;
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::load::Load;
 use bellwether_e2e::wait::until;
@@ -12,8 +13,8 @@ use serde_json::{Value, json};
 /// How long three rolls may take, or a kubelet to show a new Secret.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The base64 text of the members' certificate, as the Secret has it.
-fn certificate(world: &World) -> Result<String> {
+/// The base64 text of a certificate of the members, as the Secret has it under this key.
+fn certificate(world: &World, key: &str) -> Result<String> {
     let secrets: Value = serde_json::from_str(&world.run(&["get", "secrets", "-o", "json"])?)?;
     let secrets = secrets["items"].as_array().context("no list of Secrets")?;
     let named = |secret: &&Value| {
@@ -24,66 +25,127 @@ fn certificate(world: &World) -> Result<String> {
         .iter()
         .find(named)
         .context("no Secret main-identity")?;
-    let certificate = secret["data"]["tls.crt"].as_str();
+    let certificate = secret["data"][key].as_str();
     Ok(certificate.context("no certificate in it")?.to_owned())
 }
 
-/// Whether the server of this pod presents that certificate on its election port.
-fn presents(world: &World, pod: &str, certificate: &str) -> Result<(), String> {
-    let script = "keytool -printcert -rfc -sslserver 127.0.0.1:3888 2>&1 | \
-                  sed -n '/BEGIN/,/END/p' | tr -d '\\r' | sed '/END/q' | base64 -w 0";
-    let arguments = ["exec", pod, "-c", "zookeeper", "--", "bash", "-c", script];
+/// Whether the server of this pod presents that certificate on this port.
+fn presents(world: &World, pod: &str, port: u16, certificate: &str) -> Result<(), String> {
+    let script = format!(
+        "keytool -printcert -rfc -sslserver 127.0.0.1:{port} 2>&1 | \
+         sed -n '/BEGIN/,/END/p' | tr -d '\\r' | sed '/END/q' | base64 -w 0"
+    );
+    let arguments = ["exec", pod, "-c", "zookeeper", "--", "bash", "-c", &script];
     let shown = world.run(&arguments).map_err(|e| e.to_string())?;
     let same = shown.trim() == certificate;
-    same.then_some(())
-        .ok_or(format!("{pod} presents another certificate: {shown}"))
+    same.then_some(()).ok_or(format!(
+        "{pod} presents another certificate on {port}: {shown}"
+    ))
 }
 
-/// Plaintext between servers turns into TLS under writes; then the certificate is replaced, and every server presents
-/// the new one without a restart.
-pub(crate) fn servers_switch_to_tls_under_writes_and_renew_their_certificate_without_a_restart(
+/// The certificate that this ConfigMap names as that of an authority.
+pub(crate) fn authority(world: &World, config_map: &str) -> Result<String> {
+    let wanted = format!("the ConfigMap {config_map} names an authority");
+    until(&wanted, PATIENCE, || {
+        let path = "jsonpath={.data.ca\\.crt}";
+        let text = world.run(&["get", "configmap", config_map, "-o", path]);
+        let text = text.map_err(|e| e.to_string())?;
+        let known = text.contains("BEGIN CERTIFICATE");
+        known.then_some(text).ok_or("there is none".to_owned())
+    })
+}
+
+/// Where members present which certificate of their Secret.
+const PORTS: [(u16, &str); 2] = [(3888, "tls.crt"), (2281, "client-port.crt")];
+
+/// Plaintext turns into TLS between servers and for clients, under writes over TLS. Then the members' authority is
+/// replaced, and every server presents new certificates without a restart.
+pub(crate) fn all_connections_switch_to_tls_under_writes_and_another_authority_needs_no_restart(
     world: &World,
 ) -> Result<()> {
-    let clients = world.clients()?;
+    let plain = world.clients()?;
     let mut spec = Ensemble::small(3);
-    spec["tls"] = json!({ "servers": "Disabled" });
+    spec["tls"] = json!({ "servers": "Disabled", "clients": "Optional" });
     let ensemble = world.ensemble("main", spec)?;
     ensemble.wait_ready(3)?;
+    let clients = plain.over_tls(&authority(world, "main-client")?)?;
     let load = Load::start(clients, ensemble, 3)?;
-    ensemble.patch(&json!({ "tls": { "servers": "Required" } }))?;
-    until("every server speaks TLS only", PATIENCE, || {
-        let servers = ensemble.status()?["tls"]["servers"].clone();
-        let done = servers == "Required";
-        done.then_some(())
-            .ok_or(format!("TLS between servers: {servers}"))
+    ensure!(accepts_plaintext(&plain)?, "Optional takes no plaintext");
+    ensemble.patch(&json!({ "tls": { "servers": "Required", "clients": "Required" } }))?;
+    until("everything is encrypted", PATIENCE, || {
+        let tls = ensemble.status()?["tls"].clone();
+        let done = tls == json!({ "servers": "Required", "clients": "Required" });
+        done.then_some(()).ok_or(format!("TLS is {tls}"))
     })?;
+    ensemble.wait_ready(3)?;
+    ensure!(!accepts_plaintext(&plain)?, "plaintext is taken");
+    let present = |port, certificate: &str| {
+        (0..3).try_for_each(|ordinal| presents(world, &ensemble.pod(ordinal), port, certificate))
+    };
+    let before = ensemble.uids();
+    let of = |status: &Value| {
+        status["certificate"]["authority"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    let old = of(&ensemble.status().map_err(anyhow::Error::msg)?);
+    let trusted_by_clients = authority(world, "main-client")?;
+    let mut shown = Vec::new();
+    for (port, key) in PORTS {
+        let certificate = certificate(world, key)?;
+        present(port, &certificate).map_err(anyhow::Error::msg)?;
+        shown.push(certificate);
+    }
+    ensure!(
+        shown[0] != shown[1],
+        "clients are shown the members' certificate"
+    );
+    world.run(&[
+        "annotate",
+        "zke/main",
+        "zookeeper.bellwether.dev/replace-authority=now",
+    ])?;
+    let mut between = false;
+    until("the members' authority is another one", PATIENCE, || {
+        let status = ensemble.status()?;
+        let also = &status["certificate"]["alsoTrusted"];
+        between |= also.is_string();
+        let done = of(&status) != old && also.is_null();
+        done.then_some(()).ok_or(status["certificate"].to_string())
+    })?;
+    ensure!(
+        between,
+        "the old and the new authority were never trusted together"
+    );
+    for ((port, key), old) in PORTS.into_iter().zip(&shown) {
+        let new = certificate(world, key)?;
+        ensure!(new != *old, "{key} is the old one");
+        until("every server presents the new one", PATIENCE, || {
+            present(port, &new)
+        })?;
+    }
+    ensure!(
+        authority(world, "main-client")? == trusted_by_clients,
+        "clients have to be told"
+    );
+    ensure!(ensemble.uids() == before, "a pod was replaced");
+    // A member that begins with the new authority takes part.
+    ensemble.delete_pod(&ensemble.pod(0))?;
     ensemble.wait_ready(3)?;
     let verdict = load.finish(3)?;
     eprintln!(
-        "plaintext to TLS: {} writes, longest gap {} s, {} leader changes",
+        "plaintext to TLS, and another authority: {} writes, longest gap {} s, {} leader changes",
         verdict.acknowledged,
         verdict.longest_gap(),
         verdict.leader_changes()
     );
-    verdict.assert_safe()?;
+    verdict.assert_safe()
+}
 
-    let (before, old) = (ensemble.uids(), certificate(world)?);
-    for ordinal in 0..3 {
-        presents(world, &ensemble.pod(ordinal), &old).map_err(anyhow::Error::msg)?;
-    }
-    // The operator makes the certificate again if it does not know what the Secret holds.
-    world.run(&["delete", "configmap", "main-authorities"])?;
-    let new = until("the certificate is replaced", PATIENCE, || {
-        let new = certificate(world).map_err(|e| e.to_string())?;
-        (new != old)
-            .then_some(new)
-            .ok_or("it is the old one".to_owned())
-    })?;
-    until("every server presents it", PATIENCE, || {
-        (0..3).try_for_each(|ordinal| presents(world, &ensemble.pod(ordinal), &new))
-    })?;
-    ensure!(ensemble.uids() == before, "a pod was replaced");
-    // Servers that hold connections made with the old one take a member in that begins with the new one.
-    ensemble.delete_pod(&ensemble.pod(0))?;
-    ensemble.wait_ready(3)
+/// Whether a member's port for plaintext takes a connection from another pod.
+fn accepts_plaintext(clients: &Clients<'_>) -> Result<bool> {
+    let script = "import socket\ntry:\n  socket.create_connection(('main-0.main-members', 2181), 5)\n  print(True)\n\
+                  except OSError as error:\n  print(error)";
+    let said = clients.output(&["python3", "-c", script])?;
+    Ok(said.trim() == "True")
 }

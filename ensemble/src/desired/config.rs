@@ -9,6 +9,8 @@ use bellwether_api::labels;
 use serde_json::{Value, json};
 
 use super::{DesiredObject, ObjectKind, apply, members_service, metadata, pod_name, short_hash};
+use crate::client_tls::ClientTls;
+use crate::encryption::Encryption;
 use crate::ids::{ServerId, Voters};
 use crate::observation::Revision;
 use crate::server_tls::ServerTls;
@@ -16,6 +18,10 @@ use crate::validate::ValidEnsemble;
 
 /// The port of clients.
 pub const CLIENT_PORT: u16 = 2181;
+/// The port of clients that speak TLS: the one of the examples in ZooKeeper's administrator's guide.
+pub const SECURE_CLIENT_PORT: u16 = 2281;
+/// The name of that port in pods and Services.
+pub const SECURE_CLIENT: &str = "secure-client";
 /// The port on which followers connect to the leader.
 pub const QUORUM_PORT: u16 = 2888;
 /// The port of elections.
@@ -97,7 +103,7 @@ pub fn render(
     ensemble: &ValidEnsemble,
     voters: &Voters,
     initialize: Option<ServerId>,
-    tls: ServerTls,
+    tls: Encryption,
 ) -> RenderedRevision {
     let mut files = BTreeMap::from([
         (
@@ -164,7 +170,7 @@ fn server_lines(ensemble: &ValidEnsemble, voters: &Voters) -> String {
 /// A whole file with the voters' lines; `observer` is the id and host of a server that observes.
 fn cfg(
     ensemble: &ValidEnsemble,
-    tls: ServerTls,
+    tls: Encryption,
     servers: &str,
     observer: Option<(&str, &str)>,
 ) -> String {
@@ -173,8 +179,10 @@ fn cfg(
     let mut lines: BTreeMap<&str, &str> = PREFERRED.iter().copied().collect();
     lines.extend(users.map(|(key, value)| (key.as_str(), value.as_str())));
     lines.extend(FIXED.iter().copied());
-    lines.extend(tls_lines(tls));
+    lines.extend(server_tls_lines(tls.servers));
     lines.insert("clientPort", &port);
+    let secure_port = SECURE_CLIENT_PORT.to_string();
+    lines.extend(client_tls_lines(tls.clients, &secure_port));
     let metrics_port = METRICS_PORT.to_string();
     if ensemble.metrics {
         lines.insert("metricsProvider.className", METRICS_PROVIDER);
@@ -204,7 +212,7 @@ fn cfg(
 ///   member presents the same one. To verify them, a server would look up the names of addresses (`ZKTrustManager`).
 /// * `sslQuorumReloadCertFiles`: a renewed certificate needs no restart (`FileChangeWatcher`, which sees files that
 ///   are renamed into the directory, as the member program does).
-fn tls_lines(tls: ServerTls) -> Vec<(&'static str, &'static str)> {
+fn server_tls_lines(tls: ServerTls) -> Vec<(&'static str, &'static str)> {
     let flag = |set: bool| if set { "true" } else { "false" };
     if tls == ServerTls::Disabled {
         return Vec::new();
@@ -217,6 +225,34 @@ fn tls_lines(tls: ServerTls) -> Vec<(&'static str, &'static str)> {
         ("ssl.quorum.keyStore.location", "/tls/member.pem"),
         ("ssl.quorum.trustStore.location", "/tls/authorities.pem"),
     ]
+}
+
+/// The settings of the ports of clients.
+///
+/// * Only the factory on Netty has a port for TLS (`ServerCnxnFactory`, administrator's guide, "secureClientPort"); it
+///   serves both ports.
+/// * Clients need no certificate: who they are is for the ACLs of what they read and write.
+/// * ZooKeeper reads the file for each connection that it accepts (`NettyServerCnxnFactory.initSSL`), so a renewed
+///   certificate needs no restart.
+fn client_tls_lines(tls: ClientTls, port: &str) -> Vec<(&'static str, &str)> {
+    if tls == ClientTls::Disabled {
+        return Vec::new();
+    }
+    let mut lines = vec![
+        (
+            "serverCnxnFactory",
+            "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        ),
+        ("secureClientPort", port),
+        ("ssl.clientAuth", "none"),
+        ("ssl.keyStore.location", "/tls/client-port.pem"),
+        // Without it ZooKeeper logs a warning for every connection.
+        ("ssl.trustStore.location", "/tls/client-authorities.pem"),
+    ];
+    if !tls.takes_plaintext() {
+        lines.push(("clientPortAddress", "127.0.0.1"));
+    }
+    lines
 }
 
 /// The DNS name of a member.
@@ -271,7 +307,7 @@ mod tests {
         };
         let mut valid = example(spec);
         valid.context.cluster_domain = "example.internal".to_owned();
-        let rendered = render(&valid, &Voters::first(3, 0), None, ServerTls::Disabled);
+        let rendered = render(&valid, &Voters::first(3, 0), None, Encryption::NONE);
         for (name, file) in rendered.files.iter().filter(|(n, _)| n.ends_with(".cfg")) {
             let servers: Vec<&str> = file.lines().filter(|l| l.starts_with("server.")).collect();
             assert!(servers.len() >= 3, "{name}: {file}");
@@ -294,7 +330,7 @@ mod tests {
         };
         let ensemble = example(spec);
         let servers = server_lines(&ensemble, &Voters::first(1, 0));
-        cfg(&ensemble, ServerTls::Disabled, &servers, None)
+        cfg(&ensemble, Encryption::NONE, &servers, None)
     }
 
     #[test]
@@ -305,23 +341,31 @@ mod tests {
                 ..Default::default()
             });
             ensemble.metrics = metrics;
-            cfg(&ensemble, ServerTls::Disabled, "", None)
+            cfg(&ensemble, Encryption::NONE, "", None)
         };
         assert!(text(true).contains("\nmetricsProvider.httpPort=7000\n"));
         assert!(!text(false).contains("metricsProvider"));
     }
 
-    #[test]
-    fn each_state_of_tls_has_its_flags_and_plaintext_has_none() {
-        let ensemble = example(ZooKeeperEnsembleSpec {
+    fn single() -> ValidEnsemble {
+        example(ZooKeeperEnsembleSpec {
             replicas: 1,
             ..Default::default()
-        });
+        })
+    }
+
+    #[test]
+    fn each_state_of_tls_has_its_flags_and_plaintext_has_none() {
+        let ensemble = single();
         for (tls, ssl, both) in [
             (ServerTls::Accepted, "false", "true"),
             (ServerTls::Preferred, "true", "true"),
             (ServerTls::Required, "true", "false"),
         ] {
+            let tls = Encryption {
+                servers: tls,
+                ..Encryption::NONE
+            };
             let text = cfg(&ensemble, tls, "", None);
             assert!(text.contains(&format!("\nsslQuorum={ssl}\n")), "{text}");
             assert!(
@@ -330,11 +374,30 @@ mod tests {
             );
             assert!(text.contains("\nsslQuorumReloadCertFiles=true\n"), "{text}");
         }
-        let plain = cfg(&ensemble, ServerTls::Disabled, "", None);
+        let plain = cfg(&ensemble, Encryption::NONE, "", None);
         assert!(
             !plain.contains("ssl") && !plain.contains("portUni"),
             "{plain}"
         );
+    }
+
+    #[test]
+    fn clients_find_plaintext_tls_or_both() {
+        let ports = |clients| {
+            let servers = ServerTls::Required;
+            let text = cfg(&single(), Encryption { servers, clients }, "", None);
+            let lines = text
+                .lines()
+                .filter(|line| line.to_lowercase().contains("clientport"));
+            lines.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(ports(ClientTls::Disabled), "clientPort=2181");
+        assert_eq!(
+            ports(ClientTls::Optional),
+            "clientPort=2181 secureClientPort=2281"
+        );
+        let required = "clientPort=2181 clientPortAddress=127.0.0.1 secureClientPort=2281";
+        assert_eq!(ports(ClientTls::Required), required);
     }
 
     #[test]

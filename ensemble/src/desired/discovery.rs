@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
-use super::config::CLIENT_PORT;
+use super::config::{CLIENT_PORT, SECURE_CLIENT_PORT};
 use super::{DesiredObject, ObjectKind, apply, metadata};
+use crate::certificates::Record;
+use crate::client_tls::ClientTls;
 use crate::validate::ValidEnsemble;
 
 /// The name of the ConfigMap that clients read.
@@ -12,28 +14,40 @@ pub fn client_config_map(ensemble: &str) -> String {
 }
 
 /// The ConfigMap that clients read. It names the client Service and no member, so it never changes in the life
-/// of an ensemble and never restarts an application that restarts on its changes. The keys `type`, `host`,
+/// of an ensemble but with TLS, and never restarts an application that restarts on its changes. The keys `type`, `host`,
 /// `port` and `uri` are those of the Service Binding specification for Kubernetes.
-pub fn client_config(ensemble: &ValidEnsemble) -> DesiredObject {
+///
+/// `tls` is what every member has. `None` while the certificate of the authority is not on record that clients over TLS
+/// have to trust: the ConfigMap is complete from the beginning.
+pub fn client_config(
+    ensemble: &ValidEnsemble,
+    tls: ClientTls,
+    record: Option<&Record>,
+) -> Option<DesiredObject> {
     let name = client_config_map(&ensemble.name);
     let host = format!(
         "{}.{}.svc.{}",
         ensemble.name, ensemble.namespace, ensemble.context.cluster_domain
     );
-    let connect = format!("{host}:{CLIENT_PORT}");
-    let body = json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "data": {
-            "type": "zookeeper",
-            "host": host,
-            "port": CLIENT_PORT.to_string(),
-            "uri": format!("zookeeper://{connect}"),
-            "connectString": connect,
-        },
+    let port = match tls.takes_plaintext() {
+        true => CLIENT_PORT,
+        false => SECURE_CLIENT_PORT,
+    };
+    let connect = format!("{host}:{port}");
+    let mut data = json!({
+        "type": "zookeeper",
+        "host": host,
+        "port": port.to_string(),
+        "uri": format!("zookeeper://{connect}"),
+        "connectString": connect,
     });
+    if tls.takes_tls() {
+        data["secureConnectString"] = json!(format!("{host}:{SECURE_CLIENT_PORT}"));
+        data["ca.crt"] = json!(record?.clients.as_ref()?.1);
+    }
+    let body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": data });
     let metadata = metadata(ensemble, &name);
-    apply(ObjectKind::ConfigMap, name, metadata, body)
+    Some(apply(ObjectKind::ConfigMap, name, metadata, body))
 }
 
 #[cfg(test)]
@@ -44,11 +58,16 @@ mod tests {
     use crate::desired::stateful_set::{CONTROL_PORT, PROBE_PORT};
     use crate::validate::example;
 
-    fn of_size(replicas: i32) -> DesiredObject {
-        client_config(&example(ZooKeeperEnsembleSpec {
+    fn of(replicas: i32, tls: ClientTls, record: Option<&Record>) -> Option<DesiredObject> {
+        let spec = ZooKeeperEnsembleSpec {
             replicas,
             ..Default::default()
-        }))
+        };
+        client_config(&example(spec), tls, record)
+    }
+
+    fn of_size(replicas: i32) -> DesiredObject {
+        of(replicas, ClientTls::Disabled, None).unwrap()
     }
 
     #[test]
@@ -69,9 +88,29 @@ mod tests {
     }
 
     #[test]
+    fn clients_over_tls_are_told_the_port_and_whom_to_trust_as_soon_as_it_is_known() {
+        let mut record = crate::certificates::example();
+        let told =
+            |tls, record: &Record| of(3, tls, Some(record)).map(|map| map.body["data"].clone());
+        let data = told(ClientTls::Optional, &record).unwrap();
+        assert_eq!(data["connectString"], "zk.shop.svc.cluster.local:2181");
+        assert_eq!(
+            data["secureConnectString"],
+            "zk.shop.svc.cluster.local:2281"
+        );
+        assert_eq!(data["ca.crt"], record.clients.clone().unwrap().1);
+        let data = told(ClientTls::Required, &record).unwrap();
+        assert_eq!(data["connectString"], "zk.shop.svc.cluster.local:2281");
+        assert_eq!(data["port"], "2281");
+        record.clients = None;
+        assert_eq!(told(ClientTls::Optional, &record), None);
+        assert_eq!(of(3, ClientTls::Optional, None), None);
+    }
+
+    #[test]
     fn the_charts_network_policy_names_the_ports_that_the_operator_needs() {
         let policy = include_str!("../../../charts/bellwether/templates/networkpolicy.yaml");
-        for port in [CLIENT_PORT, CONTROL_PORT, PROBE_PORT] {
+        for port in [CLIENT_PORT, SECURE_CLIENT_PORT, CONTROL_PORT, PROBE_PORT] {
             assert!(policy.contains(&format!("- port: {port}\n")), "{port}");
         }
     }
@@ -83,7 +122,8 @@ mod tests {
             ..Default::default()
         });
         valid.context.cluster_domain = "example.internal".to_owned();
-        let data = client_config(&valid).body["data"].clone();
+        let map = client_config(&valid, ClientTls::Disabled, None).unwrap();
+        let data = &map.body["data"];
         assert_eq!(data["host"], "zk.shop.svc.example.internal");
         assert_eq!(data["connectString"], "zk.shop.svc.example.internal:2181");
     }

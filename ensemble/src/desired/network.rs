@@ -5,10 +5,13 @@ use bellwether_api::labels;
 use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use serde_json::{Value, json};
 
-use super::config::{CLIENT_PORT, ELECTION_PORT, METRICS_PORT, QUORUM_PORT};
+use super::config::{CLIENT_PORT, ELECTION_PORT, METRICS_PORT, QUORUM_PORT, SECURE_CLIENT_PORT};
 use super::stateful_set::{CONTROL_PORT, PROBE_PORT};
 use super::{DesiredObject, ObjectKind, apply, metadata};
 use crate::validate::ValidEnsemble;
+
+/// Both, whether or not the members listen on them: a change of TLS would otherwise have to change the policy in step.
+const CLIENT_PORTS: &[u16] = &[CLIENT_PORT, SECURE_CLIENT_PORT];
 
 /// The name of the NetworkPolicy.
 pub fn policy_name(ensemble: &str) -> String {
@@ -40,9 +43,9 @@ pub fn policy(ensemble: &ValidEnsemble) -> Option<DesiredObject> {
             &[QUORUM_PORT, ELECTION_PORT],
         ),
         rule(operator, &[CONTROL_PORT, PROBE_PORT]),
-        rule(clients, &[CLIENT_PORT]),
+        rule(clients, CLIENT_PORTS),
     ];
-    ingress.extend(operator_as_client.map(|from| rule(Some(from), &[CLIENT_PORT])));
+    ingress.extend(operator_as_client.map(|from| rule(Some(from), CLIENT_PORTS)));
     if ensemble.metrics {
         let readers = peers(ensemble.network.metrics_from.as_deref());
         ingress.push(rule(readers, &[METRICS_PORT]));
@@ -127,7 +130,7 @@ mod tests {
         insta::assert_snapshot!(rules(&policy), @r#"
         2888, 3888: [{"podSelector":{"matchLabels":{"app.kubernetes.io/instance":"zk","app.kubernetes.io/managed-by":"bellwether","app.kubernetes.io/name":"zookeeper"}}}]
         8078, 8079: [{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"bellwether"}},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"operator"}}}]
-        2181: everybody
+        2181, 2281: everybody
         "#);
     }
 
@@ -141,8 +144,8 @@ mod tests {
         insta::assert_snapshot!(rules(&policy), @r#"
         2888, 3888: [{"podSelector":{"matchLabels":{"app.kubernetes.io/instance":"zk","app.kubernetes.io/managed-by":"bellwether","app.kubernetes.io/name":"zookeeper"}}}]
         8078, 8079: [{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"bellwether"}},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"operator"}}}]
-        2181: [{"namespaceSelector":{"matchLabels":{"team":"shop"}}}]
-        2181: [{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"bellwether"}},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"operator"}}}]
+        2181, 2281: [{"namespaceSelector":{"matchLabels":{"team":"shop"}}}]
+        2181, 2281: [{"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"bellwether"}},"podSelector":{"matchLabels":{"app.kubernetes.io/component":"operator"}}}]
         7000: [{"ipBlock":{"cidr":"10.0.0.0/8"}}]
         "#);
     }
@@ -155,7 +158,7 @@ mod tests {
         insta::assert_snapshot!(rules(&policy), @r#"
         2888, 3888: [{"podSelector":{"matchLabels":{"app.kubernetes.io/instance":"zk","app.kubernetes.io/managed-by":"bellwether","app.kubernetes.io/name":"zookeeper"}}}]
         8078, 8079: everybody
-        2181: [{"podSelector":{}}]
+        2181, 2281: [{"podSelector":{}}]
         "#);
     }
 

@@ -89,8 +89,8 @@ mod tests {
 
     use super::*;
     use crate::desired::{config, services};
+    use crate::encryption::Encryption;
     use crate::ids::Voters;
-    use crate::server_tls::ServerTls;
     use crate::validate::example;
 
     fn ensemble(observers: i32) -> ValidEnsemble {
@@ -108,10 +108,10 @@ mod tests {
     #[test]
     fn the_number_of_observers_is_in_no_file_so_a_change_of_it_restarts_nobody() {
         let voters = Voters::first(3, 7);
-        let none = config::render(&ensemble(0), &voters, None, ServerTls::Disabled);
+        let none = config::render(&ensemble(0), &voters, None, Encryption::NONE);
         assert_eq!(
             none,
-            config::render(&ensemble(50), &voters, None, ServerTls::Disabled)
+            config::render(&ensemble(50), &voters, None, Encryption::NONE)
         );
         let voter = &none.files["zoo-8.cfg"];
         assert!(!voter.contains("observer"), "{voter}");
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn observers_have_their_own_ids_labels_and_volumes() {
         let ensemble = ensemble(2);
-        let rendered = config::render(&ensemble, &Voters::first(3, 7), None, ServerTls::Disabled);
+        let rendered = config::render(&ensemble, &Voters::first(3, 7), None, Encryption::NONE);
         let set = stateful_set(
             &ensemble,
             &rendered.revision,

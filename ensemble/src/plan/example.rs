@@ -8,12 +8,12 @@ use super::report::Report;
 use super::{Expect, Plan, Step, plan};
 use crate::desired::claims::ClaimSizes;
 use crate::desired::{config, stateful_set};
+use crate::encryption::Encryption;
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
     ClaimObservation, FailingContainer, Observation, PodObservation, PodState, Revision,
     ServerReport, StatefulSetObservation,
 };
-use crate::server_tls::ServerTls;
 use crate::validate::{ValidEnsemble, example};
 use crate::volume_report::{Usage, VolumeReport};
 
@@ -63,6 +63,7 @@ pub(crate) fn pod(
         created: ago(10_000),
         node: None,
         volumes: Some(volumes(true, Some(1))),
+        presents: None,
         server: ServerReport::Serving {
             role,
             zxid: 1 << 32,
@@ -107,7 +108,7 @@ impl Running {
             ..Default::default()
         });
         ensemble.size = size;
-        let revision = config::render(&ensemble, &first(size), None, ServerTls::Disabled).revision;
+        let revision = config::render(&ensemble, &first(size), None, Encryption::NONE).revision;
         let set = |replicas| StatefulSetObservation {
             replicas,
             template: Some(revision.clone()),
@@ -186,13 +187,8 @@ impl Running {
 
     /// Writes a template with this many voters.
     pub(crate) fn template(&mut self, size: u16, initialize: Option<ServerId>) -> Revision {
-        let revision = config::render(
-            &self.ensemble,
-            &first(size),
-            initialize,
-            ServerTls::Disabled,
-        )
-        .revision;
+        let revision =
+            config::render(&self.ensemble, &first(size), initialize, Encryption::NONE).revision;
         let inputs = inputs(&self.ensemble, &revision);
         let set = self.set();
         set.template = Some(revision.clone());

@@ -176,6 +176,7 @@ mod tests {
                 voters: Voters::first(3, 0),
             },
             volumes: None,
+            presents: None,
         };
         Observation {
             pods: vec![pod(0, MemberRole::Leader), pod(1, role)],

@@ -4,13 +4,13 @@
 //! k + 1 is written, so at most two voter sets are live at any time. A new target in the middle of a
 //! step may reverse the chain, back to the set that the step started from.
 
+use crate::encryption::Encryption;
 use crate::ids::{ServerId, Voters};
 use crate::observation::StatefulSetObservation;
 use crate::plan::view::{Member, View};
 use crate::plan::volumes;
 use crate::rules::Rule;
 use crate::safety::{holds_majority, may_become_live, may_live_together, never_joins};
-use crate::server_tls::ServerTls;
 use crate::validate::ValidEnsemble;
 
 /// The decision.
@@ -22,8 +22,8 @@ pub struct Change {
     pub replicas: u16,
     /// The newcomer that initializes its empty disk; only in the step from one to two members.
     pub initialize: Option<ServerId>,
-    /// How the servers speak to each other under the template.
-    pub tls: ServerTls,
+    /// What is encrypted under the template.
+    pub tls: Encryption,
     /// A leaver that leads and must be restarted first, so that another member leads.
     pub bounce: Option<ServerId>,
     /// The list of a step that may begin as soon as every volume claim carries it.
@@ -32,7 +32,7 @@ pub struct Change {
     pub held: Option<String>,
 }
 
-/// Decides on the next voters, and on TLS between them.
+/// Decides on the next voters, and on TLS.
 ///
 /// A size change is finished before a new state of TLS begins, and every member runs the template's state before a step
 /// of a size change begins.
@@ -41,13 +41,13 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     let wanted_voters = Voters::first(ensemble.size, ensemble.id_offset);
     let same = change.voters == view.template.voters && change.bounce.is_none();
     let at_rest = same && change.voters == wanted_voters && view.is_finished();
-    let wanted = view.template.tls.wanted(ensemble.servers_tls);
-    // A single server has no other to reach.
+    let wanted = view.template.tls.wanted(ensemble.tls);
+    // A single server has no other to reach, and its clients no other one to connect to.
     if !view.rules.keep(Rule::TlsInTurn) || at_rest && view.tls.pods == 1 {
         change.tls = wanted;
         return change;
     }
-    change.tls = ServerTls::next(view.template.tls, &view.tls, wanted, at_rest);
+    change.tls = Encryption::next(view.template.tls, &view.tls, wanted, at_rest);
     change
 }
 
@@ -107,13 +107,13 @@ fn next_voters(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObser
     change
 }
 
-/// Whether every voter runs the template's state of TLS, but for one that has been away for long: a shrinking ensemble
+/// Whether every voter speaks to the others as the template says, but for one that has been away for long: a shrinking ensemble
 /// need not wait for it.
 fn speaks_as_told(view: &View<'_>) -> bool {
     let gone = view.gone();
     let mut members = view.members.values().filter(|m| !gone.contains(m.id));
-    let state = |m: &Member<'_>| m.pod.revision.as_ref().map(|revision| revision.tls);
-    members.all(|m| state(m) == Some(view.template.tls))
+    let state = |m: &Member<'_>| m.pod.revision.as_ref().map(|revision| revision.tls.servers);
+    members.all(|m| state(m) == Some(view.template.tls.servers))
 }
 
 /// The list to restore if somebody else wrote a list into the template that must not become live beside the

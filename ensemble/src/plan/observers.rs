@@ -249,7 +249,10 @@ impl ObserverPlan<'_> {
         }
         let serving = self.pods.iter().filter(|p| p.serves()).count();
         if self.is_complete() {
-            let sentence = || (None, format!("{serving} observers serve."));
+            let sentence = || match serving {
+                1 => (None, "1 observer serves.".to_owned()),
+                _ => (None, format!("{serving} observers serve.")),
+            };
             return (self.wanted > 0).then(sentence);
         }
         let doing = match &self.choice {

@@ -14,11 +14,12 @@ use super::volumes::{self, Recorded};
 use super::{Plan, SOON};
 use crate::desired::claims::ClaimSizes;
 use crate::desired::{self, claims, config, discovery, network, services, stateful_set};
+use crate::encryption::Encryption;
 use crate::ids::Voters;
 use crate::observation::{BootstrapPermission, Observation, PodObservation, Revision};
 use crate::rules::{Rule, Rules};
 use crate::safety::may_live_together;
-use crate::server_tls::{Running, ServerTls};
+use crate::stage::Running;
 use crate::validate::ValidEnsemble;
 
 /// What to start, or why nothing is started.
@@ -29,8 +30,8 @@ enum Start {
         voters: Voters,
         /// The newcomer that initializes its empty disk, if one did already.
         initialize: Option<crate::ids::ServerId>,
-        /// How its servers speak to each other.
-        tls: ServerTls,
+        /// What is encrypted.
+        tls: Encryption,
         /// How many pods it wants.
         replicas: u16,
         /// Who may start with an empty disk.
@@ -72,21 +73,22 @@ pub(super) fn plan_start(
     let rendered = config::render(ensemble, &voters, initialize, tls);
     let sizes = ClaimSizes::wanted(ensemble);
     let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
-    let mut last = vec![discovery::client_config(ensemble)];
-    last.extend(network::policy(ensemble));
+    let identity = observation.identity.as_ref();
+    let client_config = discovery::client_config(ensemble, tls.clients, identity);
+    let last = client_config.into_iter().chain(network::policy(ensemble));
     let mut report = Report::new(Phase::Starting, message);
     report.revision = Some(rendered.revision.clone());
     Plan {
         objects: vec![
             config::config_map(ensemble, &rendered),
             desired::bootstrap(ensemble, &permission),
-            services::headless_service(ensemble),
-            services::client_service(ensemble),
+            services::headless_service(ensemble, tls.clients),
+            services::client_service(ensemble, tls.clients),
             services::pod_disruption_budget(ensemble),
             stateful_set::stateful_set(ensemble, &rendered.revision, &inputs, replicas, sizes),
         ],
         prune: Vec::new(),
-        last,
+        last: last.collect(),
         step: None,
         facts: Facts::default(),
         accepted: None,
@@ -121,7 +123,7 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
     }
     if observation.claims.is_empty() {
         let voters = Voters::first(ensemble.size, ensemble.id_offset);
-        let message = format!("Creating {} members.", ensemble.size);
+        let message = format!("Creating {}.", members(ensemble.size.into()));
         return first_start(ensemble, observation, voters, message);
     }
     match (volumes::recorded(rules, ensemble, observation), open) {
@@ -135,7 +137,7 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
         }
         // It never served.
         (Recorded::Nothing, Some(voters)) => {
-            let message = format!("Creating {} members.", voters.len());
+            let message = format!("Creating {}.", members(voters.len()));
             first_start(ensemble, observation, voters, message)
         }
         (Recorded::Nothing, None) => unrecorded(ensemble, observation),
@@ -153,6 +155,14 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
     }
 }
 
+/// So many members, in words.
+fn members(count: usize) -> String {
+    match count {
+        1 => "1 member".to_owned(),
+        _ => format!("{count} members"),
+    }
+}
+
 /// No voter runs: all of them start at the same time.
 fn start_all(
     ensemble: &ValidEnsemble,
@@ -164,7 +174,7 @@ fn start_all(
         replicas: u16::try_from(voters.len()).unwrap_or(u16::MAX),
         voters,
         initialize: None,
-        tls: ServerTls::of_new(ensemble.servers_tls),
+        tls: Encryption::of_new(ensemble.tls),
         permission: Box::new(permission),
         message,
     }
@@ -251,8 +261,8 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         "The StatefulSet is gone; creating it again for the members {{{}}}.",
         chosen.voters
     );
-    let wanted = chosen.tls.wanted(ensemble.servers_tls);
-    let tls = ServerTls::next(chosen.tls, &Running::of(observation), wanted, false);
+    let wanted = chosen.tls.wanted(ensemble.tls);
+    let tls = Encryption::next(chosen.tls, &Running::of(observation), wanted, false);
     let size = u16::try_from(chosen.voters.len()).unwrap_or(u16::MAX);
     Start::Create {
         replicas: size.max(pods.unwrap_or(0)),
@@ -270,8 +280,8 @@ fn unrecorded(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
     let ordinals: BTreeSet<u16> = observation.claims.iter().map(|c| c.ordinal).collect();
     if ordinals == (0..ensemble.size).collect() {
         let message = format!(
-            "Creating {} members on the volumes that exist.",
-            ensemble.size
+            "Creating {} on the volumes that exist.",
+            members(ensemble.size.into())
         );
         let voters = Voters::first(ensemble.size, ensemble.id_offset);
         let permission = closed(observation);

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bellwether_api::ensemble::MemberRole;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::encryption::Encryption;
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
     ClaimObservation, Observation, PodObservation, PodState, Revision, ServerReport,
@@ -16,7 +17,7 @@ use crate::observation::{
 use crate::plan::volumes;
 use crate::rules::{Rule, Rules};
 use crate::safety::{can_elect, can_join};
-use crate::server_tls::Running;
+use crate::stage::{Running, Stage as _};
 use crate::validate::ValidEnsemble;
 
 /// How long a member that leaves may be down before the others go on without it.
@@ -116,8 +117,8 @@ pub struct View<'a> {
     /// The live voter sets: that of every pod that may still run, and that of the template, which every new pod
     /// gets.
     pub live: BTreeSet<&'a Voters>,
-    /// How the servers speak to each other.
-    pub tls: Running,
+    /// What is encrypted.
+    pub tls: Running<Encryption>,
     /// The one member that reports that it leads; `None` also when two report so.
     pub leader: Option<ServerId>,
     /// How many members report that they lead.
@@ -250,7 +251,7 @@ impl<'a> View<'a> {
         let tls = |m: &Member<'_>| m.pod.revision.as_ref().map(|revision| revision.tls);
         let leader = self.leader.and_then(|id| self.members.get(&id));
         let both = leader.and_then(tls).zip(tls(member));
-        both.is_none_or(|(leader, own)| own.reaches(leader))
+        both.is_none_or(|(leader, own)| own.servers.fits(leader.servers))
             && can_join(member.id, member.voters, &self.serving, self.leader)
     }
 

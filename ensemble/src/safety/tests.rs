@@ -1,144 +1,200 @@
-//! The rules, each as a table of what it allows and what it does not.
+//! Each safety question, with the answers that matter.
+
+use proptest::prelude::*;
 
 use super::*;
 
 fn voters(ids: &[u16]) -> Voters {
-    ids.iter().map(|id| ServerId(*id)).collect()
-}
-
-fn first(size: u16) -> Voters {
-    Voters::first(size, 0)
+    ids.iter().map(|i| ServerId(*i)).collect()
 }
 
 #[test]
-fn a_majority_is_more_than_half_and_only_voters_count() {
-    assert_eq!(
-        [1, 2, 3, 4, 5].map(|n| majority(&first(n))),
-        [1, 2, 2, 3, 3]
-    );
-    let of_three = |servers: &[u16]| holds_majority(&voters(servers), &first(3));
-    assert!(of_three(&[1, 3]) && of_three(&[1, 2, 3]));
-    assert!(!of_three(&[1]) && !of_three(&[1, 4, 5]) && !of_three(&[]));
-    assert!(
-        !holds_majority(&first(3), &first(0)),
-        "of nobody there is none"
-    );
-}
-
-#[test]
-fn no_list_lives_with_an_empty_one_or_as_the_third() {
-    assert!(!every_majority_meets(&first(0), &first(1)));
-    assert!(!every_majority_meets(&first(1), &first(0)));
-    let live = |sizes: &[u16]| {
-        let lists: Vec<Voters> = sizes.iter().map(|n| first(*n)).collect();
-        may_live_together(&lists)
-    };
-    for sizes in [&[3][..], &[3, 3], &[3, 4], &[4, 3, 4]] {
-        assert!(live(sizes), "{sizes:?}");
+fn one_more_or_less_is_safe_and_two_more_is_not_for_odd_sizes() {
+    for n in 1..13u16 {
+        let a = Voters::first(n, 0);
+        assert!(
+            every_majority_meets(&a, &Voters::first(n + 1, 0)),
+            "{n} -> {}",
+            n + 1
+        );
+        let two = every_majority_meets(&a, &Voters::first(n + 2, 0));
+        assert_eq!(two, n % 2 == 0, "{n} -> {}", n + 2);
     }
-    for sizes in [&[3, 5][..], &[3, 4, 5], &[4, 5, 6], &[0]] {
-        assert!(!live(sizes), "{sizes:?}");
+    assert!(!every_majority_meets(
+        &voters(&[1, 2, 3]),
+        &voters(&[1, 2, 4])
+    ));
+}
+
+#[test]
+fn a_third_voter_set_is_refused() {
+    let (three, four, five) = (
+        Voters::first(3, 0),
+        Voters::first(4, 0),
+        Voters::first(5, 0),
+    );
+    assert_eq!(may_become_live([&three, &four], &three), Ok(()));
+    assert_eq!(may_become_live([&four, &four], &five), Ok(()));
+    assert!(matches!(
+        may_become_live([&three], &five),
+        Err(UnsafeVoters::Disjoint(..))
+    ));
+    assert!(matches!(
+        may_become_live(
+            [&Voters::first(4, 0), &Voters::first(5, 0)],
+            &Voters::first(6, 0)
+        ),
+        Err(UnsafeVoters::ThirdSet(..))
+    ));
+}
+
+#[test]
+fn a_restart_needs_the_majority_of_every_live_list() {
+    let (three, four) = (Voters::first(3, 0), Voters::first(4, 0));
+    let all = Voters::first(4, 0);
+    assert_eq!(
+        may_restart(ServerId(1), &all, &all, &all, [&three, &four]),
+        Ok(())
+    );
+    // Member 4 does not serve yet: 2 and 3 are no majority of four.
+    let serving = Voters::first(3, 0);
+    assert!(may_restart(ServerId(1), &serving, &all, &all, [&three, &four]).is_err());
+    assert_eq!(
+        may_restart(ServerId(1), &serving, &all, &all, [&three]),
+        Ok(())
+    );
+    // Member 4 leaves and will not serve again: without it no restart keeps three of four.
+    assert_eq!(
+        may_restart(ServerId(1), &serving, &serving, &three, [&three, &four]),
+        Ok(())
+    );
+}
+
+#[test]
+fn a_list_of_two_restarts_when_the_other_answers() {
+    let (one, two) = (Voters::first(1, 0), Voters::first(2, 0));
+    let serving = Voters::first(1, 0);
+    assert_eq!(
+        may_restart(ServerId(1), &serving, &two, &two, [&one, &two]),
+        Ok(())
+    );
+    assert!(may_restart(ServerId(1), &serving, &one, &two, [&one, &two]).is_err());
+    assert_eq!(may_restart(ServerId(1), &one, &one, &one, [&one]), Ok(()));
+}
+
+#[test]
+fn a_newcomer_joins_when_a_majority_of_its_own_list_serves_without_it() {
+    let serving = Voters::first(3, 0);
+    assert!(can_join(
+        ServerId(4),
+        &Voters::first(4, 0),
+        &serving,
+        Some(ServerId(3))
+    ));
+    let lone = Voters::first(1, 0);
+    assert!(!can_join(
+        ServerId(2),
+        &Voters::first(2, 0),
+        &lone,
+        Some(ServerId(1))
+    ));
+    assert!(!can_join(ServerId(4), &Voters::first(4, 0), &serving, None));
+    // The leader is a leaver that the new list does not name.
+    let four = Voters::first(4, 0);
+    assert!(!can_join(
+        ServerId(1),
+        &Voters::first(3, 0),
+        &four,
+        Some(ServerId(4))
+    ));
+}
+
+#[test]
+fn a_volume_is_deleted_only_when_nothing_names_its_member_and_all_others_serve() {
+    let (three, four) = (Voters::first(3, 0), Voters::first(4, 0));
+    let (only_three, both) = ([&three].into(), [&three, &four].into());
+    let at_rest = Departure {
+        live: &only_three,
+        recorded: &only_three,
+        wanted: &three,
+        template: &three,
+        serving: &three,
+        finished: true,
+    };
+    let may = |in_use, ensemble| may_delete_volume(ServerId(4), in_use, &ensemble).is_ok();
+    assert!(may(false, at_rest));
+    let two = Voters::first(2, 0);
+    for (in_use, ensemble) in [
+        (true, at_rest),
+        (
+            false,
+            Departure {
+                live: &both,
+                ..at_rest
+            },
+        ),
+        (
+            false,
+            Departure {
+                recorded: &both,
+                ..at_rest
+            },
+        ),
+        (
+            false,
+            Departure {
+                wanted: &four,
+                ..at_rest
+            },
+        ),
+        (
+            false,
+            Departure {
+                wanted: &two,
+                ..at_rest
+            },
+        ),
+        (
+            false,
+            Departure {
+                template: &four,
+                ..at_rest
+            },
+        ),
+        (
+            false,
+            Departure {
+                serving: &two,
+                ..at_rest
+            },
+        ),
+        (
+            false,
+            Departure {
+                finished: false,
+                ..at_rest
+            },
+        ),
+    ] {
+        assert!(!may(in_use, ensemble), "{in_use} {ensemble:?}");
+    }
+    for id in 1..=3 {
+        assert!(may_delete_volume(ServerId(id), false, &at_rest).is_err());
     }
 }
 
-#[test]
-fn a_list_starts_again_with_a_majority_of_its_volumes_that_meets_every_acknowledgement() {
-    let (three, four, five) = (first(3), first(4), first(5));
-    assert!(may_start(&three, &voters(&[1, 3]), [&three, &four]));
-    assert!(!may_start(&three, &voters(&[1]), [&three]));
-    assert!(!may_start(&three, &three, [&three, &five]));
-}
-
-#[test]
-fn a_third_list_waits_and_says_for_which() {
-    let (three, four, five, six) = (first(3), first(4), first(5), first(6));
-    let says = |live: &[&Voters], new: &Voters| {
-        may_become_live(live.iter().copied(), new)
-            .err()
-            .map(|e| e.to_string())
-    };
-    let third = "the server lists {1,2,3,4} and {1,2,3,4,5} are live already; a third one, 1,2,3,4,5,6, must wait";
-    assert_eq!(says(&[&five, &four], &six).as_deref(), Some(third));
-    let apart = "a majority of 1,2,3 and a majority of 1,2,3,4,5 need not share a server";
-    assert_eq!(says(&[&three], &five).as_deref(), Some(apart));
-    assert_eq!(says(&[&three, &four], &four), None);
-    assert_eq!(says(&[], &four), None);
-}
-
-#[test]
-fn a_member_of_a_quorum_is_not_idle_and_a_voter_is_no_observer() {
-    let serving = voters(&[1, 2]);
-    assert_eq!(may_restart_idle(ServerId(3), &serving), Ok(()));
-    assert_eq!(
-        may_restart_idle(ServerId(1), &serving),
-        Err(UnsafeRestart::Serves(ServerId(1)))
-    );
-    let (three, four) = (first(3), first(4));
-    assert_eq!(may_restart_observer(ServerId(5), [&three, &four]), Ok(()));
-    let votes = Err(UnsafeRestart::Votes(ServerId(4)));
-    assert_eq!(may_restart_observer(ServerId(4), [&three, &four]), votes);
-}
-
-#[test]
-fn a_restart_that_is_refused_says_which_majority_would_be_lost() {
-    let (three, four) = (first(3), first(4));
-    let refused = may_restart(ServerId(1), &three, &four, &four, [&three, &four]);
-    let expected = UnsafeRestart::NoMajority {
-        serving: Voters::from_iter([ServerId(2), ServerId(3)]),
-        voters: four,
-        needed: 3,
-    };
-    assert_eq!(refused, Err(expected));
-}
-
-#[test]
-fn a_leader_steps_down_only_if_it_leaves_and_others_can_lead() {
-    let (three, two) = (first(3), first(2));
-    assert!(may_step_down(ServerId(3), &three, &two));
-    assert!(!may_step_down(ServerId(2), &three, &two), "it stays");
-    assert!(
-        !may_step_down(ServerId(2), &two, &first(1)),
-        "it would be elected again"
-    );
-    assert_eq!(
-        [1, 2, 3].map(|n| never_joins(ServerId(1), &first(n))),
-        [true, true, false]
-    );
-}
-
-#[test]
-fn a_roll_goes_forward_when_the_next_member_makes_a_majority_with_those_that_are_stuck() {
-    let four = first(4);
-    let next = ServerId(2);
-    assert!(may_roll_forward(next, &voters(&[1, 4]), &four));
-    assert!(!may_roll_forward(next, &voters(&[4]), &four));
-    assert!(!may_roll_forward(next, &voters(&[2, 4]), &four));
-    assert!(
-        !may_roll_forward(ServerId(1), &voters(&[]), &first(1)),
-        "no member is stuck"
-    );
-}
-
-#[test]
-fn members_elect_a_leader_when_a_majority_of_one_list_looks() {
-    let (three, four) = (first(3), first(4));
-    let can = |looking: &[(u16, &Voters)]| {
-        let all: Vec<_> = looking
-            .iter()
-            .map(|(id, list)| (ServerId(*id), *list))
-            .collect();
-        can_elect(all)
-    };
-    assert!(can(&[(1, &three), (3, &three)]));
-    assert!(!can(&[(1, &three)]));
-    assert!(!can(&[(1, &three), (2, &four), (4, &four)]));
-    assert!(!can(&[(1, &three), (4, &three)]), "4 does not vote");
-}
-
-#[test]
-fn an_empty_disk_starts_only_while_no_member_serves_or_is_ready() {
-    let (none, one) = (first(0), first(1));
-    assert!(may_start_empty(&none, &none));
-    assert!(!may_start_empty(&one, &none));
-    assert!(!may_start_empty(&none, &one));
+proptest! {
+    /// The formula agrees with the meaning: no majority of one set misses one of the other.
+    #[test]
+    fn the_formula_is_the_meaning(a in 1u32..128, b in 1u32..128) {
+        let set = |mask: u32| -> Voters {
+            (0..7).filter(|i| mask & (1 << i) != 0).map(|i| ServerId(i + 1)).collect()
+        };
+        let (a_set, b_set) = (set(a), set(b));
+        let subsets = |mask: u32| (1..128u32).filter(move |s| s & !mask == 0);
+        let disjoint = subsets(a)
+            .filter(|s| holds_majority(&set(*s), &a_set))
+            .any(|s| subsets(b).any(|t| s & t == 0 && holds_majority(&set(t), &b_set)));
+        prop_assert_eq!(every_majority_meets(&a_set, &b_set), !disjoint);
+    }
 }

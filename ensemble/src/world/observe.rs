@@ -80,6 +80,7 @@ impl<F: Faults> World<F> {
                 data: ROOM,
                 transaction_log: None,
             }),
+            presents: None,
         };
         self.faults.distort(&mut seen);
         seen

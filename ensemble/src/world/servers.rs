@@ -4,6 +4,7 @@ use super::faults::Faults;
 use super::{Pod, World};
 use crate::ids::{ServerId, Voters};
 use crate::safety::{can_join, holds_majority};
+use crate::stage::Stage as _;
 
 impl<F: Faults> World<F> {
     /// Makes a server the leader of all, if it votes.
@@ -44,7 +45,7 @@ impl<F: Faults> World<F> {
     /// Whether a server and another one can speak to each other.
     fn reaches(&self, pod: &Pod, other: ServerId) -> bool {
         let other = self.pods.get(&other);
-        other.is_some_and(|other| pod.revision.tls.reaches(other.revision.tls))
+        other.is_some_and(|other| pod.revision.tls.servers.fits(other.revision.tls.servers))
     }
 
     fn begin_epoch(&mut self) {

@@ -1,6 +1,6 @@
-//! TLS between servers is switched on and off.
+//! TLS is switched on and off, between servers and for clients.
 
-use bellwether_api::ensemble::ServersTls;
+use bellwether_api::ensemble::{ClientsTls, ServersTls};
 
 use super::story;
 use super::world::World;
@@ -24,6 +24,19 @@ fn a_change_of_tls_is_turned_round_in_the_middle_of_a_roll() {
     world.tls(ServersTls::Disabled);
     let _ = story(&mut world);
     assert_eq!(world.tls_of_servers(), ["Disabled"; 3]);
+}
+
+/// At no time do members run that have no way to connect in common.
+#[test]
+fn clients_turn_to_tls_in_two_rolls_with_the_leader_last_in_each() {
+    let mut world = World::plaintext(3);
+    world.elect(1);
+    world.tls_of_clients(ClientsTls::Required);
+    insta::assert_snapshot!(story(&mut world));
+    assert_eq!(world.clients(), ["Required"; 3]);
+    world.tls_of_clients(ClientsTls::Optional);
+    let _ = story(&mut world);
+    assert_eq!(world.clients(), ["Optional"; 3]);
 }
 
 /// What `kubectl rollout undo` puts back, the operator replaces before a member has it.

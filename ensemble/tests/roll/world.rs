@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use bellwether_api::ensemble::{Config, ReclaimPolicy, ServersTls, Tls};
+use bellwether_api::ensemble::{ClientsTls, Config, ReclaimPolicy, ServersTls, Tls};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use bellwether_ensemble::desired::ObjectKind;
 use bellwether_ensemble::desired::claims::data_claim;
@@ -80,7 +80,12 @@ impl World {
     fn start(self) -> Self {
         let mut world = self;
         while world.reconcile().is_some() {}
-        assert!(world.message().starts_with("All "), "{}", world.message());
+        let all = ["All ", "zk-0 serves and leads"];
+        assert!(
+            all.iter().any(|all| world.message().starts_with(all)),
+            "{}",
+            world.message()
+        );
         world.world.events.clear();
         world
     }
@@ -134,14 +139,30 @@ impl World {
     }
 
     pub(crate) fn tls(&mut self, servers: ServersTls) {
-        let servers = Some(servers);
-        self.spec().tls = Some(Tls { servers });
+        self.spec().tls = Some(Tls {
+            servers: Some(servers),
+            clients: Some(ClientsTls::Disabled),
+        });
+    }
+
+    /// Asks for TLS of clients, beside plaintext between the servers.
+    pub(crate) fn tls_of_clients(&mut self, clients: ClientsTls) {
+        self.spec().tls = Some(Tls {
+            servers: Some(ServersTls::Disabled),
+            clients: Some(clients),
+        });
+    }
+
+    /// How clients connect to every member.
+    pub(crate) fn clients(&self) -> Vec<&'static str> {
+        let pods = self.world.pods.values();
+        pods.map(|pod| pod.revision.tls.clients.as_str()).collect()
     }
 
     /// The state of TLS of every member's server.
     pub(crate) fn tls_of_servers(&self) -> Vec<&'static str> {
         let pods = self.world.pods.values();
-        pods.map(|pod| pod.revision.tls.as_str()).collect()
+        pods.map(|pod| pod.revision.tls.servers.as_str()).collect()
     }
 
     pub(crate) fn pause(&mut self) {

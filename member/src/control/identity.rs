@@ -1,6 +1,6 @@
 //! The member's certificate, and who is the operator.
 
-use std::io::{Error, Result};
+use std::io::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,6 +31,11 @@ impl Identity {
             directory,
             last: Mutex::default(),
         }
+    }
+
+    /// Where the files are.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// What to present now. Files that are of no use do not replace those that were.
@@ -64,10 +69,36 @@ impl Identity {
 /// # Errors
 /// When one cannot be read.
 pub(crate) fn read(directory: &Path) -> Result<Files> {
-    let version = directory.join("..data").canonicalize();
-    let version = version.unwrap_or_else(|_| directory.to_owned());
+    let version = version(directory);
     let file = |name| std::fs::read(version.join(name));
     Ok([file("ca.crt")?, file("tls.crt")?, file("tls.key")?])
+}
+
+/// As [`read`], what members present to clients: the clients' authority, the certificate, its key. `None` if the Secret
+/// has none.
+///
+/// # Errors
+/// When the parts do not belong together, or one is missing.
+pub(crate) fn read_for_clients(directory: &Path) -> Result<Option<Files>> {
+    let version = version(directory);
+    let file = |name| std::fs::read(version.join(name));
+    let certificate = match file("client-port.crt") {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        certificate => certificate?,
+    };
+    let files = [
+        file("client-ca.crt")?,
+        certificate,
+        file("client-port.key")?,
+    ];
+    configure(&files)?;
+    Ok(Some(files))
+}
+
+/// The directory with the files of one version.
+fn version(directory: &Path) -> PathBuf {
+    let version = directory.join("..data").canonicalize();
+    version.unwrap_or_else(|_| directory.to_owned())
 }
 
 /// How to answer with this certificate.

@@ -84,7 +84,12 @@ impl Member {
             datalog: "/nonexistent".into(),
         };
         // Nothing listens on the port of the server.
-        let control = Arc::new(Control::new(1, volumes, member.directory.clone()));
+        let control = Arc::new(Control::new(
+            1,
+            volumes,
+            member.directory.clone(),
+            "/nonexistent".into(),
+        ));
         thread::spawn(move || control.run(&listener));
         member
     }
@@ -150,6 +155,10 @@ fn the_operator_is_answered_again_and_again_on_one_connection() {
     let report = get(&mut stream, "/report").unwrap();
     assert!(report.starts_with("HTTP/1.1 200 "), "{report}");
     assert!(report.contains(r#""database":"#), "{report}");
+    let certificate = std::fs::read_to_string(member.directory.join("tls.crt")).unwrap();
+    let certificate = serde_json::to_string(&certificate).unwrap();
+    let shown = format!(r#""certificate":{certificate}"#);
+    assert!(report.contains(&shown), "{report}");
     let unknown = r#""failure":"cannot connect"#;
     assert_eq!(report.matches(unknown).count(), 2, "{report}");
     let text = get(&mut stream, "/state").unwrap();

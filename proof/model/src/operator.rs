@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::sync::Mutex;
 
-use bellwether_api::ensemble::{Config, MemberRole, ServersTls, Tls};
+use bellwether_api::ensemble::{ClientsTls, Config, MemberRole, ServersTls, Tls};
 use bellwether_api::labels;
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 use bellwether_ensemble::desired::claims::ClaimSizes;
@@ -13,6 +13,7 @@ use bellwether_ensemble::desired::stateful_set::{INITIALIZE, inputs_hash};
 use bellwether_ensemble::desired::{
     DesiredObject, ObjectKind, Write, bootstrap_config_map, config,
 };
+use bellwether_ensemble::encryption::Encryption;
 use bellwether_ensemble::execute::{self, execute};
 use bellwether_ensemble::observation::{
     BootstrapPermission, Observation, PodObservation, PodState, Revision, ServerReport,
@@ -21,7 +22,6 @@ use bellwether_ensemble::observation::{
 use bellwether_ensemble::plan::facts::Facts;
 use bellwether_ensemble::plan::{Step, Unwanted, plan_under};
 use bellwether_ensemble::rules::Rules;
-use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::validate::{Context, ValidEnsemble, validate};
 use bellwether_ensemble::volume_report::{Usage, VolumeReport};
 use bellwether_ensemble::{ServerId, Voters};
@@ -76,6 +76,7 @@ fn ensemble(size: u8, content: u8) -> Result<ValidEnsemble, String> {
         // The order of the states of TLS concerns no safety rule, and is proven beside it.
         tls: Some(Tls {
             servers: Some(ServersTls::Disabled),
+            clients: Some(ClientsTls::Disabled),
         }),
         ..Default::default()
     };
@@ -167,13 +168,7 @@ impl Operator {
         let mut known = self.revisions.lock().unwrap_or_else(|e| e.into_inner());
         let revision = known.entry(template).or_insert_with(|| {
             let newcomer = initialize(template.initialize);
-            config::render(
-                ensemble,
-                &voters(template.list),
-                newcomer,
-                ServerTls::Disabled,
-            )
-            .revision
+            config::render(ensemble, &voters(template.list), newcomer, Encryption::NONE).revision
         });
         Some(revision.clone())
     }
@@ -227,6 +222,7 @@ impl Operator {
                 created: Timestamp::UNIX_EPOCH,
                 node: None,
                 server: report(*ordinal, pod),
+                presents: None,
                 volumes: tells(*pod).then(|| volumes(sight.empty & bit((*ordinal).into()) == 0)),
             })
         });

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use bellwether_ensemble::desired::{DesiredObject, config};
 use bellwether_ensemble::observation::{PodState, Revision, ServerReport};
-use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::{ServerId, ValidEnsemble, Voters};
 use jiff::Timestamp;
 
@@ -136,7 +135,7 @@ impl Pod {
         let volume = node.volume(ordinal);
         fs::create_dir_all(&conf)?;
         fs::create_dir_all(&volume)?;
-        if template.0.tls != ServerTls::Disabled {
+        if template.0.tls.needs_certificates() {
             fs::create_dir_all(conf.join("tls"))?;
         }
         prepare(node, ensemble, ordinal, &template.0.name, &conf)?;
@@ -321,6 +320,10 @@ fn on_loopback(
         let name = config::member_host(ensemble, other);
         text = text.replace(&format!("={name}:"), &format!("={}:", address(other)));
     }
-    text.push_str(&format!("clientPortAddress={}\n", address(id)));
+    for key in ["clientPort", "secureClientPort"] {
+        if text.contains(&format!("\n{key}=")) {
+            text.push_str(&format!("{key}Address={}\n", address(id)));
+        }
+    }
     text
 }

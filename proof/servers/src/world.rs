@@ -10,10 +10,11 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use bellwether_api::ensemble::{MemberRole, Phase};
+use bellwether_api::ensemble::{ClientsTls, MemberRole, Phase, Tls};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 use bellwether_ensemble::desired::claims::data_claim;
 use bellwether_ensemble::desired::{ObjectKind, pod_name};
+use bellwether_ensemble::encryption::Encryption;
 use bellwether_ensemble::execute::execute;
 use bellwether_ensemble::execute::objects::Objects;
 use bellwether_ensemble::four_letter::probe_by;
@@ -21,7 +22,6 @@ use bellwether_ensemble::observation::{PodObservation, ServerReport};
 use bellwether_ensemble::plan::plan_under;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::safety::holds_majority;
-use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_ensemble::validate::{Context, invalid_message};
 use bellwether_ensemble::{Observation, Plan, ServerId, ValidEnsemble, Voters, validate};
 use futures::future::join_all;
@@ -87,6 +87,11 @@ impl World {
     pub fn new(installation: &Installation, size: u16) -> Result<Self> {
         let spec = ZooKeeperEnsembleSpec {
             replicas: size.into(),
+            // A server with a port for TLS takes more of the processor to start.
+            tls: Some(Tls {
+                servers: None,
+                clients: Some(ClientsTls::Disabled),
+            }),
             ..Default::default()
         };
         let mut ensemble = ZooKeeperEnsemble::new(NAME, spec);
@@ -96,12 +101,13 @@ impl World {
             .tempdir()?;
         let root = directory.path().to_owned();
         fs::create_dir_all(root.join("bootstrap"))?;
-        authority::write_secret(&root.join("secret"))?;
+        let network = Network::reserve()?;
+        authority::write_secret(&root.join("secret"), &network)?;
         Ok(Self {
             ensemble,
             rules: Rules::ALL,
             audit: Audit::default(),
-            network: Network::reserve()?,
+            network,
             node: Node {
                 installation: installation.clone(),
                 root,
@@ -160,8 +166,19 @@ impl World {
         Some(template.revision.voters)
     }
 
+    /// The certificate of the authority that clients trust, as PEM.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn client_authority(&self) -> Result<String> {
+        let secret = self.node.root.join("secret");
+        Ok(fs::read_to_string(
+            secret.join(authority::CLIENT_AUTHORITY),
+        )?)
+    }
+
     /// How many pods run each state of TLS.
-    pub fn tls(&self) -> BTreeMap<ServerTls, usize> {
+    pub fn tls(&self) -> BTreeMap<Encryption, usize> {
         let mut all = BTreeMap::new();
         for pod in self.pods.values() {
             *all.entry(pod.revision.tls).or_default() += 1;
@@ -355,6 +372,7 @@ impl World {
             created: pod.created,
             node: None,
             volumes: None,
+            presents: None,
             server: self
                 .reports
                 .get(&ServerId(pod.ordinal + 1))

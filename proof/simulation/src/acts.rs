@@ -147,8 +147,8 @@ impl Edit {
                 json!({ "pod": { "tolerations": tolerations } })
             }
             Self::Tls(on) => {
-                let servers = if on { "Required" } else { "Disabled" };
-                json!({ "tls": { "servers": servers } })
+                let wanted = if on { "Required" } else { "Disabled" };
+                json!({ "tls": { "servers": wanted, "clients": wanted } })
             }
         }
     }

@@ -6,12 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bellwether::{Contact, Issuer, Members};
+use bellwether::{Contact, Issuer, Members, Told};
 use bellwether_api_server::{ApiServer, Kind};
 use bellwether_ensemble::ServerId;
-use bellwether_ensemble::certificates::{AuthorityName, Issued};
+use bellwether_ensemble::certificates::{AuthorityName, Issued, Party};
 use bellwether_ensemble::four_letter::probe_by;
-use bellwether_ensemble::observation::ServerReport;
 use bellwether_ensemble::volume_report::VolumeReport;
 use bellwether_member::learner_lines;
 use jiff::{SignedDuration, Timestamp};
@@ -133,15 +132,20 @@ pub struct Unsigned;
 
 #[async_trait]
 impl Issuer for Unsigned {
+    async fn root(&self) -> anyhow::Result<String> {
+        Ok("root".to_owned())
+    }
+
     async fn issue(
         &self,
         _: &AuthorityName,
+        party: Party,
         names: Vec<String>,
         now: Timestamp,
         valid: SignedDuration,
     ) -> anyhow::Result<Issued> {
         Ok(Issued {
-            authority: "authority".to_owned(),
+            authority: format!("authority of {party:?}"),
             certificate: format!("certificate of {}", names.join(",")),
             key: "key".to_owned(),
             until: now + valid,
@@ -155,14 +159,15 @@ impl Members for Reach {
         self.ask(contact, "state").await
     }
 
-    async fn report(
-        &self,
-        contact: &Contact,
-        id: ServerId,
-    ) -> (ServerReport, Option<VolumeReport>) {
+    async fn report(&self, contact: &Contact, id: ServerId) -> Told {
         let volumes = self.volumes(contact);
         let server = probe_by(id, |word| self.ask(contact, word));
-        tokio::join!(server, volumes)
+        let (server, volumes) = tokio::join!(server, volumes);
+        Told {
+            server,
+            volumes,
+            presents: None,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ pub(in crate::election) fn kept(
     address: String,
 ) -> (watch::Receiver<Link>, watch::Sender<Presence>) {
     let (link, told) = watch::channel(Link::Starting);
-    let (present, presence) = watch::channel(Presence::Present(String::new()));
+    let (present, presence) = watch::channel(Presence::Present(Ensemble::default()));
     let hosts = vec![HostPattern::parse("127.0.0.1").unwrap()];
     let permissions = Permissions {
         hosts: hosts.into(),
@@ -42,6 +42,7 @@ fn keeper(
             holder: Holder::External(connection),
             authentication: None,
         },
+        secure_address: address.clone(),
         address,
         presence,
         link,
@@ -72,7 +73,7 @@ async fn a_host_that_is_not_allowed_is_not_connected_to() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (link, mut told) = watch::channel(Link::Starting);
-    let (_present, presence) = watch::channel(Presence::Present(String::new()));
+    let (_present, presence) = watch::channel(Presence::Present(Ensemble::default()));
     let keeper = keeper(address.clone(), presence, link, Permissions::default());
     tokio::spawn(keeper.keep());
     let (reason, detail) = obstacle(&mut told).await;

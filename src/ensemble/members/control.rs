@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use bellwether_ensemble::ServerId;
-use bellwether_ensemble::certificates::{AuthorityName, MEMBER};
+use bellwether_ensemble::certificates::{AuthorityName, MEMBER, presented};
 use bellwether_ensemble::desired::stateful_set::CONTROL_PORT;
 use bellwether_ensemble::four_letter::probe_by;
 use bellwether_ensemble::observation::ServerReport;
@@ -58,6 +58,15 @@ pub(super) struct Report {
     srvr: Answer<String>,
     conf: Answer<String>,
     volumes: Answer<Value>,
+    /// `None` of a member program of an earlier version.
+    certificates: Option<Answer<Certificates>>,
+}
+
+/// What the member presents to others, as PEM.
+#[derive(Clone, Debug, Deserialize)]
+struct Certificates {
+    authorities: String,
+    certificate: String,
 }
 
 /// What was answered, or why the question failed.
@@ -85,6 +94,12 @@ impl Report {
             _ => self.conf.known(),
         };
         probe_by(id, |word| ready(answer(word))).await
+    }
+
+    /// What the member presents to others, if it knows.
+    pub(super) fn presents(&self) -> Option<String> {
+        let known = self.certificates.as_ref()?.known().ok()?;
+        Some(presented(&known.authorities, &known.certificate))
     }
 
     /// What is on the volumes, or why that is not known.
@@ -179,13 +194,18 @@ fn uri(address: IpAddr, authority: &AuthorityName, what: &str) -> anyhow::Result
         namespace,
         ensemble,
         id,
+        other,
     } = authority;
+    let ids = match other {
+        Some(other) => format!("{id}-{other}"),
+        None => id.clone(),
+    };
     let address = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,
     };
     let address = u128::from(address);
-    let uri = format!("https://{address:032x}.{id}.{ensemble}.{namespace}/{what}");
+    let uri = format!("https://{address:032x}.{ids}.{ensemble}.{namespace}/{what}");
     uri.parse().context("the name of a member is malformed")
 }
 
@@ -193,11 +213,16 @@ fn uri(address: IpAddr, authority: &AuthorityName, what: &str) -> anyhow::Result
 fn parse(uri: &Uri) -> Option<(IpAddr, AuthorityName)> {
     let mut parts = uri.host()?.split('.');
     let address = u128::from_str_radix(parts.next()?, 16).ok()?;
-    let [id, ensemble, namespace] = [parts.next()?, parts.next()?, parts.next()?];
+    let [ids, ensemble, namespace] = [parts.next()?, parts.next()?, parts.next()?];
+    let (id, other) = match ids.split_once('-') {
+        Some((id, other)) => (id, Some(other.to_owned())),
+        None => (ids, None),
+    };
     let authority = AuthorityName {
         namespace: namespace.to_owned(),
         ensemble: ensemble.to_owned(),
         id: id.to_owned(),
+        other,
     };
     Some((Ipv6Addr::from(address).to_canonical(), authority))
 }
@@ -278,12 +303,17 @@ mod tests {
 
     #[test]
     fn the_name_of_a_member_reads_back() {
-        let authority = AuthorityName {
+        let authority = |other: Option<&str>| AuthorityName {
             namespace: "a-shop".to_owned(),
             ensemble: "zk-1".to_owned(),
             id: "0a1b".to_owned(),
+            other: other.map(str::to_owned),
         };
-        for address in ["10.0.0.7", "fd00::7", "::1"] {
+        for (address, authority) in [
+            ("10.0.0.7", authority(None)),
+            ("fd00::7", authority(Some("2c3d"))),
+            ("::1", authority(None)),
+        ] {
             let address: IpAddr = address.parse().unwrap();
             let uri = uri(address, &authority, "state").unwrap();
             assert_eq!(uri.path(), "/state");

@@ -1,7 +1,8 @@
 //! A holder of the lock of the crate `zookeeper-client`, named as Curator's: `HOSTS PATH ID`.
 //!
 //! It takes the lock as soon as it can, says whom a second session sees waiting, and prints one JSON
-//! object a line like all client programs of the tests.
+//! object a line like all client programs of the tests. With the file of an authority in the environment variable CA
+//! it connects over TLS.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use zookeeper_client::{Acls, Client, CreateMode, LockOptions, LockPrefix};
+use zookeeper_client::{Acls, Client, CreateMode, LockOptions, LockPrefix, TlsOptions};
 
 const SESSION: Duration = Duration::from_secs(6);
 /// How often the queue is looked at.
@@ -23,7 +24,11 @@ fn say(event: &str, mut fields: Value) {
 
 async fn connect(hosts: &str) -> Result<Client> {
     let connector = Client::connector().with_session_timeout(SESSION);
-    Ok(connector.connect(hosts).await?)
+    let Some(ca) = std::env::var_os("CA") else {
+        return Ok(connector.connect(hosts).await?);
+    };
+    let options = TlsOptions::new().with_pem_ca(&std::fs::read_to_string(ca)?)?;
+    Ok(connector.with_tls(options).secure_connect(hosts).await?)
 }
 
 /// Takes the lock and holds it for good.

@@ -2,8 +2,10 @@
 
 use serde_json::json;
 
+use crate::client_tls::ClientTls;
 use crate::desired::claims::ClaimSizes;
 use crate::desired::short_hash;
+use crate::encryption::Encryption;
 use crate::observation::Revision;
 use crate::server_tls::ServerTls;
 use crate::validate::{LogVolume, ValidEnsemble};
@@ -32,7 +34,7 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         metrics,
         restart_at,
         // The revision has the state on the way to it.
-        servers_tls: _,
+        tls: _,
         // Fixed for the life of an ensemble.
         name: _,
         namespace: _,
@@ -51,6 +53,7 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         generation: _,
         paused: _,
         accept_data_loss: _,
+        replace_authority: _,
         // The operator's own part: it differs between versions of the operator.
         context: _,
     } = ensemble;
@@ -87,8 +90,12 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
     if let (true, Some(inputs)) = (*metrics, inputs.as_array_mut()) {
         inputs.push(json!("metrics"));
     }
-    if let (true, Some(inputs)) = (*tls != ServerTls::Disabled, inputs.as_array_mut()) {
-        inputs.push(json!(["server-tls", tls.as_str()]));
+    let Encryption { servers, clients } = *tls;
+    if let (true, Some(inputs)) = (servers != ServerTls::Disabled, inputs.as_array_mut()) {
+        inputs.push(json!(["server-tls", servers.as_str()]));
+    }
+    if let (true, Some(inputs)) = (clients != ClientTls::Disabled, inputs.as_array_mut()) {
+        inputs.push(json!(["client-tls", clients.as_str()]));
     }
     short_hash(&inputs)
 }

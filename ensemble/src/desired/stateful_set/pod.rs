@@ -8,9 +8,12 @@ use super::{
     CONTAINER, CONTROL_PORT, INITIALIZE, PREPARE_CONTAINER, PROBE_PORT, PROBES_CONTAINER, RESTART,
 };
 use crate::certificates::identity_secret;
+use crate::client_tls::ClientTls;
 use crate::desired::bootstrap_config_map;
 use crate::desired::claims::LOG;
-use crate::desired::config::{CLIENT_PORT, ELECTION_PORT, METRICS_PORT, QUORUM_PORT};
+use crate::desired::config::{
+    CLIENT_PORT, ELECTION_PORT, METRICS_PORT, QUORUM_PORT, SECURE_CLIENT, SECURE_CLIENT_PORT,
+};
 use crate::observation::Revision;
 use crate::server_tls::ServerTls;
 use crate::validate::ValidEnsemble;
@@ -47,11 +50,12 @@ pub(super) fn pod_annotations(ensemble: &ValidEnsemble, revision: &Revision) -> 
     all.insert(labels::CONFIG_REVISION.to_owned(), revision.name.clone());
     all.insert(labels::VOTERS.to_owned(), revision.voters.to_string());
     all.insert(labels::CONTROL.to_owned(), CONTROL_VERSION.to_owned());
-    if revision.tls != ServerTls::Disabled {
-        all.insert(
-            labels::SERVER_TLS.to_owned(),
-            revision.tls.as_str().to_owned(),
-        );
+    let mut state = |key: &str, state: &str| all.insert(key.to_owned(), state.to_owned());
+    if revision.tls.servers != ServerTls::Disabled {
+        state(labels::SERVER_TLS, revision.tls.servers.as_str());
+    }
+    if revision.tls.clients != ClientTls::Disabled {
+        state(labels::CLIENT_TLS, revision.tls.clients.as_str());
     }
     if let Some(id) = revision.initialize {
         all.insert(INITIALIZE.to_owned(), id.to_string());
@@ -104,9 +108,9 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
                 "name": "identity",
                 "secret": {
                     "secretName": identity_secret(ensemble),
-                    // A member that speaks plaintext serves without it, unseen by the operator, which writes the
-                    // Secret again.
-                    "optional": revision.tls == ServerTls::Disabled,
+                    // A member that encrypts nothing serves without it, unseen by the operator, which writes the Secret
+                    // again.
+                    "optional": !revision.tls.needs_certificates(),
                     "defaultMode": 0o440,
                 },
             },
@@ -116,9 +120,9 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
         ],
     });
     let mut prepare = with_log(ensemble, prepare(ensemble), false);
-    let mut zookeeper = with_log(ensemble, zookeeper(ensemble), false);
+    let mut zookeeper = with_log(ensemble, zookeeper(ensemble, revision.tls.clients), false);
     let mut probes = with_log(ensemble, probes(ensemble), true);
-    if revision.tls != ServerTls::Disabled {
+    if revision.tls.needs_certificates() {
         let identity = json!({ "name": "identity", "mountPath": IDENTITY, "readOnly": true });
         let tls = json!({ "name": "tls", "mountPath": "/tls" });
         let read_only = json!({ "name": "tls", "mountPath": "/tls", "readOnly": true });
@@ -246,7 +250,7 @@ fn probes(ensemble: &ValidEnsemble) -> Value {
     })
 }
 
-fn zookeeper(ensemble: &ValidEnsemble) -> Value {
+fn zookeeper(ensemble: &ValidEnsemble, tls: ClientTls) -> Value {
     let mut jvm = vec![
         format!("-Xms{}m", ensemble.heap_mib),
         format!("-Xmx{}m", ensemble.heap_mib),
@@ -260,9 +264,13 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         json!({ "name": "quorum", "containerPort": QUORUM_PORT }),
         json!({ "name": "election", "containerPort": ELECTION_PORT }),
     ];
+    if tls.takes_tls() {
+        ports.push(json!({ "name": SECURE_CLIENT, "containerPort": SECURE_CLIENT_PORT }));
+    }
     if ensemble.metrics {
         ports.push(json!({ "name": "metrics", "containerPort": METRICS_PORT }));
     }
+    let probe = |times| probe_of_the_port(tls, times);
     let mut container = json!({
         "name": CONTAINER,
         "image": ensemble.image,
@@ -279,19 +287,12 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         "resources": resources(ensemble),
         "securityContext": restricted(),
         // A server may load a large snapshot before it listens.
-        "startupProbe": {
-            "tcpSocket": { "port": "client" },
-            "periodSeconds": 1,
-            "failureThreshold": 1800,
-        },
+        "startupProbe": probe(json!({ "periodSeconds": 1, "failureThreshold": 1800 })),
         // The kubelet probes the server's own port, so a broken or overloaded container beside the server never
         // kills it. A probe that needs a quorum would kill the members that wait for one.
-        "livenessProbe": {
-            "tcpSocket": { "port": "client" },
-            "periodSeconds": 20,
-            "timeoutSeconds": 5,
-            "failureThreshold": 4,
-        },
+        "livenessProbe": probe(
+            json!({ "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 4 })
+        ),
         "readinessProbe": {
             "httpGet": { "path": "/ready", "port": PROBE_PORT },
             "periodSeconds": 1,
@@ -309,6 +310,19 @@ fn zookeeper(ensemble: &ValidEnsemble) -> Value {
         container["imagePullPolicy"] = json!(policy);
     }
     container
+}
+
+/// A probe that succeeds when the server accepts connections on the port for plaintext. Where that is on loopback only,
+/// the kubelet starts a program in the container for it; ZooKeeper would log each probe of the other port as an error.
+fn probe_of_the_port(tls: ClientTls, mut times: Value) -> Value {
+    match tls.takes_plaintext() {
+        true => times["tcpSocket"] = json!({ "port": "client" }),
+        false => {
+            let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{CLIENT_PORT}");
+            times["exec"] = json!({ "command": ["bash", "-c", connect] });
+        }
+    }
+    times
 }
 
 fn resources(ensemble: &ValidEnsemble) -> Value {

@@ -5,8 +5,8 @@ use bellwether_api::ensemble::{Storage, TransactionLog};
 
 use super::*;
 use crate::desired::config;
+use crate::encryption::Encryption;
 use crate::ids::Voters;
-use crate::server_tls::ServerTls;
 use crate::validate::example;
 
 fn ensemble(log: Option<&str>) -> ValidEnsemble {
@@ -26,7 +26,7 @@ fn ensemble(log: Option<&str>) -> ValidEnsemble {
 }
 
 fn render(ensemble: &ValidEnsemble) -> (String, Value) {
-    let rendered = config::render(ensemble, &Voters::first(3, 0), None, ServerTls::Disabled);
+    let rendered = config::render(ensemble, &Voters::first(3, 0), None, Encryption::NONE);
     let sizes = ClaimSizes::wanted(ensemble);
     let inputs = inputs_hash(ensemble, &rendered.revision, sizes);
     let set = stateful_set(ensemble, &rendered.revision, &inputs, 3, sizes);
@@ -61,7 +61,7 @@ fn the_transaction_log_has_its_own_volume_only_if_it_is_asked_for() {
 #[test]
 fn only_the_size_in_the_claim_template_is_part_of_the_users_wishes() {
     let hash = |ensemble: &ValidEnsemble, log: Option<&str>| {
-        let rendered = config::render(ensemble, &Voters::first(3, 0), None, ServerTls::Disabled);
+        let rendered = config::render(ensemble, &Voters::first(3, 0), None, Encryption::NONE);
         let log = log.map(|size| Quantity(size.to_owned()));
         let sizes = ClaimSizes {
             data: &ensemble.storage_size,

@@ -1,6 +1,8 @@
 //! What is read back from the objects: what the operator observes of them, and what the StatefulSet
 //! controller does with them.
 
+use std::str::FromStr;
+
 use bellwether_api::labels;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
@@ -13,13 +15,13 @@ use crate::desired::written::edited;
 use crate::desired::{
     DesiredObject, ObjectKind, Write, bootstrap_config_map, observers, parse_bootstrap, short_hash,
 };
+use crate::encryption::Encryption;
 use crate::ids::ServerId;
 use crate::observation::{
     BootstrapPermission, ClaimObservation, Observation, ObserversObservation, Revision,
     StatefulSetObservation,
 };
 use crate::quantity::bytes;
-use crate::server_tls::ServerTls;
 
 /// A pod template.
 #[derive(Clone, Debug)]
@@ -168,12 +170,17 @@ impl Revision {
                 Some(id) => Some(ServerId(id.parse().ok()?)),
                 None => None,
             },
-            tls: match note(labels::SERVER_TLS) {
-                Some(tls) => tls.parse().ok()?,
-                None => ServerTls::Disabled,
+            tls: Encryption {
+                servers: state(note(labels::SERVER_TLS))?,
+                clients: state(note(labels::CLIENT_TLS))?,
             },
         })
     }
+}
+
+/// The state that an annotation names: the first one without the annotation, `None` if there is no such state.
+fn state<S: Default + FromStr>(annotation: Option<&str>) -> Option<S> {
+    annotation.map_or(Some(S::default()), |state| state.parse().ok())
 }
 
 fn replicas(spec: &Value) -> u16 {

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use super::*;
+use crate::client_tls::ClientTls;
 use crate::observation::BootstrapPermission;
 use crate::plan::example::{Running, ago, away, claim, first, looks, outdate, runs, serves};
 use crate::plan::view::View;
-use bellwether_api::ensemble::{MemberRole, ServersTls};
+use crate::server_tls::ServerTls;
+use bellwether_api::ensemble::{ClientsTls, MemberRole, ServersTls};
 
 type Edit = fn(&mut Running);
 
@@ -247,24 +249,24 @@ fn the_list_of_the_last_finished_step_is_nobody_elses() {
 /// Three members at rest with this state of TLS, and `asked` of them.
 fn speaking(tls: ServerTls, asked: ServersTls) -> Running {
     let mut running = Running::new(3, 1);
-    running.ensemble.servers_tls = Some(asked);
-    running.set().template.as_mut().unwrap().tls = tls;
+    running.ensemble.tls.servers = Some(asked);
+    running.set().template.as_mut().unwrap().tls.servers = tls;
     let observers = &mut running.observation.observers.pods;
     for pod in running.observation.pods.iter_mut().chain(observers) {
-        pod.revision.as_mut().unwrap().tls = tls;
+        pod.revision.as_mut().unwrap().tls.servers = tls;
     }
     running
 }
 
 fn speaks(pod: &mut crate::observation::PodObservation, tls: ServerTls) {
-    pod.revision.as_mut().unwrap().tls = tls;
+    pod.revision.as_mut().unwrap().tls.servers = tls;
 }
 
 #[test]
 fn the_next_state_of_tls_waits_for_voters_and_for_observers_that_serve() {
     use ServerTls::{Accepted, Disabled, Preferred};
     let at_rest = || speaking(Accepted, ServersTls::Required);
-    assert_eq!(change(&at_rest()).tls, Preferred);
+    assert_eq!(change(&at_rest()).tls.servers, Preferred);
     let edits: [Edit; 3] = [
         |r| speaks(r.voter(0), Disabled),
         |r| speaks(r.observer(0), Disabled),
@@ -273,13 +275,13 @@ fn the_next_state_of_tls_waits_for_voters_and_for_observers_that_serve() {
     for (number, edit) in edits.into_iter().enumerate() {
         let mut running = at_rest();
         edit(&mut running);
-        assert_eq!(change(&running).tls, Accepted, "{number}");
+        assert_eq!(change(&running).tls.servers, Accepted, "{number}");
     }
     // The change does not wait for an observer that does not serve.
     let mut running = at_rest();
     speaks(running.observer(0), Disabled);
     looks(running.observer(0), 90);
-    assert_eq!(change(&running).tls, Preferred);
+    assert_eq!(change(&running).tls.servers, Preferred);
 }
 
 #[test]
@@ -291,12 +293,18 @@ fn a_size_change_and_one_of_tls_never_overlap() {
         claim.next = Some(first(4));
     }
     let begins = change(&both);
-    assert_eq!((begins.voters, begins.tls), (first(4), ServerTls::Disabled));
+    assert_eq!(
+        (begins.voters, begins.tls.servers),
+        (first(4), ServerTls::Disabled)
+    );
     // In the middle of a roll the size waits for its end.
     speaks(both.voter(0), ServerTls::Accepted);
-    both.set().template.as_mut().unwrap().tls = ServerTls::Accepted;
+    both.set().template.as_mut().unwrap().tls.servers = ServerTls::Accepted;
     let waits = change(&both);
-    assert_eq!((waits.voters, waits.tls), (first(3), ServerTls::Accepted));
+    assert_eq!(
+        (waits.voters, waits.tls.servers),
+        (first(3), ServerTls::Accepted)
+    );
     assert_eq!(waits.begins, None);
 }
 
@@ -304,8 +312,8 @@ fn a_size_change_and_one_of_tls_never_overlap() {
 #[test]
 fn a_shrinking_ensemble_does_not_wait_for_the_tls_of_a_last_member_that_is_away() {
     let mut running = recorded(5, 3);
-    running.ensemble.servers_tls = Some(ServersTls::Required);
-    running.set().template.as_mut().unwrap().tls = ServerTls::Accepted;
+    running.ensemble.tls.servers = Some(ServersTls::Required);
+    running.set().template.as_mut().unwrap().tls.servers = ServerTls::Accepted;
     for ordinal in 0..4 {
         speaks(running.voter(ordinal), ServerTls::Accepted);
     }
@@ -321,11 +329,24 @@ fn a_shrinking_ensemble_does_not_wait_for_the_tls_of_a_last_member_that_is_away(
 fn a_single_member_changes_tls_in_one_restart() {
     let mut running = Running::new(1, 0);
     running.ensemble.size = 1;
-    running.ensemble.servers_tls = Some(ServersTls::Required);
-    assert_eq!(change(&running).tls, ServerTls::Required);
+    running.ensemble.tls.servers = Some(ServersTls::Required);
+    assert_eq!(change(&running).tls.servers, ServerTls::Required);
+}
+
+/// Both are part of the same restart of each member. Plaintext of clients ends in a roll of its own.
+#[test]
+fn tls_of_servers_and_of_clients_change_in_the_same_rolls() {
+    let mut running = speaking(ServerTls::Disabled, ServersTls::Required);
+    running.ensemble.tls.clients = Some(ClientsTls::Required);
+    let first = change(&running).tls;
+    let expected = Encryption {
+        servers: ServerTls::Accepted,
+        clients: ClientTls::Optional,
+    };
+    assert_eq!(first, expected);
 }
 
 #[test]
 fn an_ensemble_of_an_earlier_version_keeps_plaintext() {
-    assert_eq!(change(&Running::new(3, 0)).tls, ServerTls::Disabled);
+    assert_eq!(change(&Running::new(3, 0)).tls, Encryption::NONE);
 }

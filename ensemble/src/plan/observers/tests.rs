@@ -6,11 +6,11 @@ use bellwether_api::ensemble::MemberRole;
 use super::*;
 use crate::desired::claims::ClaimSizes;
 use crate::desired::config;
+use crate::encryption::Encryption;
 use crate::ids::Voters;
 use crate::observation::ObserversObservation;
 use crate::plan::example::{Running, ago, away, break_probes, fails, outdate, pod, update};
 use crate::plan::report::Availability;
-use crate::server_tls::ServerTls;
 
 /// Three voters and two observers that all serve; everything was changed a moment ago, and no pod has
 /// restarted yet.
@@ -131,16 +131,10 @@ fn an_observer_that_could_not_join_under_the_new_list_waits_for_the_voters() {
         &world.ensemble,
         &Voters::first(1, 0),
         None,
-        ServerTls::Disabled,
+        Encryption::NONE,
     )
     .revision;
-    let new = config::render(
-        &world.ensemble,
-        &two,
-        Some(ServerId(2)),
-        ServerTls::Disabled,
-    )
-    .revision;
+    let new = config::render(&world.ensemble, &two, Some(ServerId(2)), Encryption::NONE).revision;
     let hash =
         stateful_set::inputs_hash(&world.ensemble, &new, ClaimSizes::wanted(&world.ensemble));
     let set = world.observation.stateful_set.as_mut().unwrap();

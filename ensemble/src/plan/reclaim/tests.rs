@@ -32,7 +32,7 @@ fn volumes_of_members_and_observers_that_left_are_deleted_one_after_the_other() 
         deletes(&running),
         Some(("data-zk-3".to_owned(), ServerId(4)))
     );
-    let message = "All 3 members serve; zk-2 leads. 1 observers serve. Deleting volume claim data-zk-3: the \
+    let message = "All 3 members serve; zk-2 leads. 1 observer serves. Deleting volume claim data-zk-3: the \
                    member left, and storage.reclaimPolicy is Delete.";
     assert_eq!(plan.report.message, message);
     assert_eq!(plan.requeue, super::super::AT_ONCE);

@@ -92,11 +92,16 @@ fn message(
     };
     let size = wanted.len();
     match phase {
-        Phase::Ready => format!(
-            "All {size} members serve; {} leads.",
-            view.leader
-                .map_or_else(String::new, |l| pod_name(&ensemble.name, view.ordinal(l)))
-        ),
+        Phase::Ready => {
+            let leader = view
+                .leader
+                .map(|l| pod_name(&ensemble.name, view.ordinal(l)));
+            let leader = leader.unwrap_or_default();
+            match size {
+                1 => format!("{leader} serves and leads."),
+                _ => format!("All {size} members serve; {leader} leads."),
+            }
+        }
         Phase::Starting => format!(
             "{}. Members elect a leader when a majority is up.",
             serve(view)
@@ -123,24 +128,41 @@ fn message(
                 .to_owned()
         }
         Phase::Rolling => {
-            let tls = tls_changes(ensemble, view, change).unwrap_or_default();
-            format!("{tls} {doing}").trim().to_owned()
+            let tls = tls_changes(ensemble, view, change);
+            let sentences: Vec<String> = tls.into_iter().chain([doing]).collect();
+            sentences.join(" ").trim().to_owned()
         }
         _ => doing,
     }
 }
 
-/// What servers will do after this roll, if it changes TLS between them.
-fn tls_changes(ensemble: &ValidEnsemble, view: &View<'_>, change: &Change) -> Option<String> {
-    let wanted = change.tls.wanted(ensemble.servers_tls);
-    let next = change.tls;
-    let rolls = view.tls.all.iter().any(|tls| *tls != next);
-    let goes_on = match next == wanted {
-        true => String::new(),
-        false => format!(", and go on until they {}", wanted.explain()),
-    };
-    (rolls || next != wanted)
-        .then(|| format!("Servers change until they {}{goes_on}.", next.explain()))
+/// What servers and clients will do after this roll, as far as it changes TLS.
+fn tls_changes(ensemble: &ValidEnsemble, view: &View<'_>, change: &Change) -> Vec<String> {
+    let (next, wanted) = (change.tls, change.tls.wanted(ensemble.tls));
+    let (servers, clients) = (next.servers, next.clients);
+    let all = || view.tls.all.iter();
+    let mut sentences = Vec::new();
+    if servers != wanted.servers || all().any(|tls| tls.servers != servers) {
+        let goes_on = match servers == wanted.servers {
+            true => String::new(),
+            false => format!(", and go on until they {}", wanted.servers.explain()),
+        };
+        sentences.push(format!(
+            "Servers change until they {}{goes_on}.",
+            servers.explain()
+        ));
+    }
+    if clients != wanted.clients || all().any(|tls| tls.clients != clients) {
+        let goes_on = match clients == wanted.clients {
+            true => String::new(),
+            false => format!(", and go on until clients {}", wanted.clients.explain()),
+        };
+        sentences.push(format!(
+            "Members change until clients {}{goes_on}.",
+            clients.explain()
+        ));
+    }
+    sentences
 }
 
 fn waiting(roll: &Roll) -> String {

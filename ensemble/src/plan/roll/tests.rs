@@ -4,11 +4,11 @@
 use bellwether_api::ensemble::MemberRole;
 
 use super::*;
+use crate::encryption::Encryption;
 use crate::plan::example::{
     Running, ago, away, break_probes, claim, fails, first, looks, outdate, runs, serves, silent,
     update, volumes,
 };
-use crate::server_tls::ServerTls;
 
 /// Three members, all of which have to restart; zk-2 leads.
 fn changed() -> Running {
@@ -398,7 +398,7 @@ fn foreign_lists_stop_the_roll_and_say_what_to_do() {
     let mut running = Running::new(5, 0).outdated();
     running.observation.claims = (0..3).map(|o| claim("zk", o, Some(first(3)))).collect();
     let three =
-        crate::desired::config::render(&running.ensemble, &first(3), None, ServerTls::Disabled)
+        crate::desired::config::render(&running.ensemble, &first(3), None, Encryption::NONE)
             .revision;
     for ordinal in 0..2 {
         let role = running.voter(ordinal).server.role();

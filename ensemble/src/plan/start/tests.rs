@@ -6,8 +6,8 @@ use bellwether_api::ensemble::{Storage, TransactionLog};
 use jiff::Timestamp;
 
 use super::*;
+use crate::encryption::Encryption;
 use crate::observation::{ClaimObservation, PodObservation, PodState, ServerReport};
-use crate::server_tls::ServerTls;
 use crate::validate::example;
 
 fn claim(volume: &str, ordinal: u16) -> ClaimObservation {
@@ -77,7 +77,7 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
         ..Default::default()
     });
     let voters = Voters::first(3, 0);
-    let revision = config::render(&ensemble, &voters, None, ServerTls::Disabled).revision;
+    let revision = config::render(&ensemble, &voters, None, Encryption::NONE).revision;
     let pod = |ordinal: u16| PodObservation {
         name: format!("zk-{ordinal}"),
         ordinal,
@@ -96,6 +96,7 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
         node: None,
         server: ServerReport::Looking,
         volumes: None,
+        presents: None,
     };
     let observation = Observation {
         pods: (0..3).map(pod).collect(),
@@ -187,7 +188,7 @@ fn pods(ensemble: &ValidEnsemble, observation: &Observation) -> u64 {
 
 fn list(ensemble: &ValidEnsemble, size: u16) -> Option<Revision> {
     let voters = Voters::first(size, 0);
-    Some(config::render(ensemble, &voters, None, ServerTls::Disabled).revision)
+    Some(config::render(ensemble, &voters, None, Encryption::NONE).revision)
 }
 
 #[test]

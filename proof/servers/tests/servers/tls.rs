@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use bellwether_api::ensemble::{ServersTls, Tls};
+use bellwether_api::ensemble::{ClientsTls, ServersTls, Tls};
+use bellwether_ensemble::client_tls::ClientTls;
+use bellwether_ensemble::encryption::Encryption;
 use bellwether_ensemble::server_tls::ServerTls;
 use bellwether_servers::client::Writer;
 use bellwether_servers::world::World;
@@ -20,8 +22,18 @@ const TRIES: Duration = Duration::from_secs(10);
 
 fn ask_for(world: &mut World, servers: ServersTls) {
     world.tell(&format!("the user wants TLS between servers {servers:?}"));
-    let servers = Some(servers);
-    world.ensemble.spec.tls = Some(Tls { servers });
+    world.ensemble.spec.tls = Some(Tls {
+        servers: Some(servers),
+        clients: Some(ClientsTls::Disabled),
+    });
+}
+
+/// This between the servers, and plaintext for clients.
+fn between(servers: ServerTls) -> Encryption {
+    Encryption {
+        servers,
+        clients: ClientTls::Disabled,
+    }
 }
 
 /// On, turned round in the second of its three rolls, on again, and off.
@@ -46,12 +58,15 @@ async fn switches(world: &mut World) -> Result<String> {
 
     let (begin, restarts) = (Instant::now(), world.restarts());
     ask_for(world, ServersTls::Required);
-    pass_until(world, |tls| tls.get(&ServerTls::Preferred) == Some(&1)).await?;
+    pass_until(world, |tls| {
+        tls.get(&between(ServerTls::Preferred)) == Some(&1)
+    })
+    .await?;
     ask_for(world, ServersTls::Disabled);
-    pass_until(world, |tls| tls.contains_key(&ServerTls::Disabled)).await?;
+    pass_until(world, |tls| tls.contains_key(&Encryption::NONE)).await?;
     ask_for(world, ServersTls::Required);
     world.settle(PATIENCE).await?;
-    ensure!(world.tls() == BTreeMap::from([(ServerTls::Required, 3)]));
+    ensure!(world.tls() == BTreeMap::from([(between(ServerTls::Required), 3)]));
     let gap = writer.longest_gap();
     let (seconds, restarts) = (begin.elapsed().as_secs_f64(), world.restarts() - restarts);
     {
@@ -60,7 +75,7 @@ async fn switches(world: &mut World) -> Result<String> {
     }
     ask_for(world, ServersTls::Disabled);
     world.settle(PATIENCE).await?;
-    ensure!(world.tls() == BTreeMap::from([(ServerTls::Disabled, 3)]));
+    ensure!(world.tls() == BTreeMap::from([(Encryption::NONE, 3)]));
     writer.wait_for(10, WRITES).await?;
     let writes = writer.read_back(&world.addresses()).await?;
     Ok(format!(
@@ -71,7 +86,7 @@ async fn switches(world: &mut World) -> Result<String> {
 
 async fn pass_until(
     world: &mut World,
-    is_so: impl Fn(&BTreeMap<ServerTls, usize>) -> bool,
+    is_so: impl Fn(&BTreeMap<Encryption, usize>) -> bool,
 ) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !is_so(&world.tls()) {

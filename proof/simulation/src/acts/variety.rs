@@ -71,7 +71,7 @@ impl Variety {
             spec["storage"]["transactionLog"] = json!({ "size": "1024Mi" });
         }
         if self.plaintext {
-            spec["tls"] = json!({ "servers": "Disabled" });
+            spec["tls"] = json!({ "servers": "Disabled", "clients": "Disabled" });
         }
     }
 

@@ -98,6 +98,7 @@ fn canonical(kind: Kind, object: &Object, newest: Option<&str>) -> Value {
     for key in [
         labels::APPLIED_HASH,
         labels::AUTHORITY,
+        labels::CLIENT_AUTHORITY,
         labels::IDENTITY_UNTIL,
     ] {
         remove(&mut shown["metadata"]["annotations"], key);

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::desired::config;
+use crate::encryption::Encryption;
 use crate::ids::Voters;
-use crate::server_tls::ServerTls;
 use crate::validate::example;
 
 fn ensemble(spec: &Value) -> ValidEnsemble {
@@ -18,7 +18,7 @@ fn ensemble(spec: &Value) -> ValidEnsemble {
 
 fn hash(ensemble: &ValidEnsemble) -> String {
     let voters = Voters::first(ensemble.size, ensemble.id_offset);
-    let revision = config::render(ensemble, &voters, None, ServerTls::Disabled).revision;
+    let revision = config::render(ensemble, &voters, None, Encryption::NONE).revision;
     inputs_hash(ensemble, &revision, ClaimSizes::wanted(ensemble))
 }
 

@@ -10,16 +10,16 @@ use super::*;
 use crate::desired::claims::ClaimSizes;
 use crate::desired::stateful_set::{inputs_hash, stateful_set};
 use crate::desired::{config, observers};
+use crate::encryption::Encryption;
 use crate::ids::Voters;
-use crate::server_tls::ServerTls;
 use crate::validate::example;
 
 /// The pods of voters and of observers.
 fn pods() -> [Value; 2] {
-    pods_with(ServerTls::Disabled, None)
+    pods_with(Encryption::NONE, None)
 }
 
-fn pods_with(tls: ServerTls, user: Option<PodUser>) -> [Value; 2] {
+fn pods_with(tls: Encryption, user: Option<PodUser>) -> [Value; 2] {
     let spec = ZooKeeperEnsembleSpec {
         replicas: 3,
         pod: Some(Pod {
@@ -100,7 +100,7 @@ fn side_containers_and_scratch_volumes_are_limited() {
     }
 }
 
-/// The key reaches ZooKeeper through the member program alone, and only where servers speak TLS.
+/// The keys reach ZooKeeper through the member program alone, and only where something is encrypted.
 #[test]
 fn the_certificate_is_mounted_where_it_is_read() {
     let mounts = |container: &Value, volume: &str| -> Option<bool> {
@@ -108,7 +108,16 @@ fn the_certificate_is_mounted_where_it_is_read() {
         let mount = mounts.find(|mount| mount["name"] == volume)?;
         Some(mount["readOnly"] == true)
     };
-    for pod in pods_with(ServerTls::Accepted, None) {
+    let servers = Encryption {
+        servers: ServerTls::Accepted,
+        ..Encryption::NONE
+    };
+    let clients = Encryption {
+        clients: ClientTls::Optional,
+        ..Encryption::NONE
+    };
+    let both = [servers, clients].map(|tls| pods_with(tls, None));
+    for pod in both.into_iter().flatten() {
         let prepare = &all(&pod, "initContainers")[0];
         let (zookeeper, probes) = (container(&pod, CONTAINER), container(&pod, "probes"));
         let tls = [prepare, zookeeper, probes].map(|c| mounts(c, "tls"));
@@ -128,10 +137,37 @@ fn the_certificate_is_mounted_where_it_is_read() {
     }
 }
 
+/// The kubelet reaches no port on loopback.
+#[test]
+fn a_server_whose_port_is_on_loopback_is_probed_from_its_container() {
+    let with = |clients| {
+        let servers = ServerTls::Required;
+        let [pod, _] = pods_with(Encryption { servers, clients }, None);
+        let zookeeper = container(&pod, CONTAINER).clone();
+        let ports = all(&zookeeper, "ports").iter();
+        let ports: Vec<u64> = ports.filter_map(|p| p["containerPort"].as_u64()).collect();
+        let probes = ["startupProbe", "livenessProbe"].map(|p| zookeeper[p].clone());
+        (ports, probes)
+    };
+    let (ports, probes) = with(ClientTls::Optional);
+    assert_eq!(ports, [2181, 2888, 3888, 2281]);
+    assert!(
+        probes
+            .iter()
+            .all(|probe| probe["tcpSocket"]["port"] == "client")
+    );
+    let (_, probes) = with(ClientTls::Required);
+    for probe in probes {
+        assert!(probe.get("tcpSocket").is_none());
+        let command = probe["exec"]["command"].to_string();
+        assert!(command.contains("/dev/tcp/127.0.0.1/2181"), "{command}");
+    }
+}
+
 #[test]
 fn containers_run_as_the_user_of_the_spec_or_of_the_cluster() {
     let of = |user: Option<PodUser>| {
-        let [voter, observer] = pods_with(ServerTls::Disabled, user);
+        let [voter, observer] = pods_with(Encryption::NONE, user);
         assert_eq!(voter["securityContext"], observer["securityContext"]);
         let context = &voter["securityContext"];
         assert_eq!(context["runAsNonRoot"], true);

@@ -1,7 +1,7 @@
 //! Empty, lost and old disks.
 
 use super::*;
-use bellwether_ensemble::server_tls::ServerTls;
+use bellwether_ensemble::encryption::Encryption;
 
 /// Servers 2 and 3 acknowledge writes, and server 2 loses its disk while 3 is down.
 fn wiped(bench: &mut Bench) {
@@ -334,7 +334,7 @@ fn what_the_operator_renders_is_read() {
         operator_pods: None,
     };
     let valid = validate(&ensemble, &context).unwrap();
-    let files = render(&valid, &Voters::first(3, 0), None, ServerTls::Disabled).files;
+    let files = render(&valid, &Voters::first(3, 0), None, Encryption::NONE).files;
     let mut zoo = Zoo::new(1);
     let disk = zoo.new_disk();
     let parse = |id: u16, text: &str| Start::parse(NAME, ServerId(id), text, disk, None).unwrap();

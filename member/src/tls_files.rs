@@ -1,4 +1,4 @@
-//! The files from which the server reads its certificate for TLS to the other servers.
+//! The files from which the server reads its certificates: the one for the other servers, and the one for clients.
 //!
 //! ZooKeeper wants key and certificate in one file, and notices a new file only if it is renamed into the directory
 //! that it watches (`common/FileChangeWatcher.java`). A Secret volume is neither, so its content is copied: before the
@@ -9,12 +9,24 @@ use std::thread;
 use std::time::Duration;
 
 use crate::control::identity;
-use crate::files::write_atomically;
+use serde_json::{Value, json};
+
+use crate::files::{describe, write_atomically};
 
 /// How often a running member looks for a new certificate. The kubelet takes a minute to show one.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Puts the files in place as the Secret has them now.
+/// How a certificate begins in PEM.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE";
+/// The server's certificate for other servers with its key, in the directory that it reads.
+const MEMBER: &str = "member.pem";
+/// The authorities that it trusts.
+const AUTHORITIES: &str = "authorities.pem";
+/// The server's certificate for clients with its key, in the directory that it reads.
+pub(crate) const CLIENT_PORT: &str = "client-port.pem";
+
+/// Puts the files in place as the Secret has them now. A Secret of an earlier operator version has no certificate for
+/// clients.
 ///
 /// # Errors
 /// When the Secret is incomplete or its parts do not belong together, and nothing is changed; or when a file cannot
@@ -28,10 +40,53 @@ pub(crate) fn provide(secret: &Path, tls: &Path) -> Result<(), String> {
             secret.display()
         )
     })?;
-    let member = [key.as_slice(), b"\n", certificate.as_slice()].concat();
+    let for_clients = identity::read_for_clients(secret).map_err(|error| {
+        format!(
+            "the member's certificate for clients in {} cannot be used: {error}. The operator writes it; its log says \
+             why if it cannot.",
+            secret.display()
+        )
+    })?;
     // A new certificate may be signed by an authority that only the new file has.
-    write_atomically(&tls.join("authorities.pem"), &authorities, 0o600)?;
-    write_atomically(&tls.join("member.pem"), &member, 0o600)
+    write_atomically(&tls.join(AUTHORITIES), &authorities, 0o600)?;
+    write_atomically(&tls.join(MEMBER), &joined(&key, &certificate), 0o600)?;
+    let Some([authorities, certificate, key]) = for_clients else {
+        return Ok(());
+    };
+    write_atomically(&tls.join("client-authorities.pem"), &authorities, 0o600)?;
+    write_atomically(&tls.join(CLIENT_PORT), &joined(&key, &certificate), 0o600)
+}
+
+/// Key and certificate in one file.
+fn joined(key: &[u8], certificate: &[u8]) -> Vec<u8> {
+    [key, b"\n", certificate].concat()
+}
+
+/// What this member presents to others, as PEM: the authorities that it trusts, and its certificate. A member without a
+/// directory for its server presents what the Secret holds.
+pub(crate) fn presented(secret: &Path, tls: &Path) -> Result<Value, String> {
+    let (authorities, certificate) = match tls.join(MEMBER).exists() {
+        true => {
+            let member = read_to_string(&tls.join(MEMBER))?;
+            let begin = member.find(CERTIFICATE).unwrap_or(member.len());
+            let authorities = read_to_string(&tls.join(AUTHORITIES))?;
+            (
+                authorities,
+                member.get(begin..).unwrap_or_default().to_owned(),
+            )
+        }
+        false => {
+            let files = identity::read(secret).map_err(|error| error.to_string())?;
+            let [authorities, certificate, _] = files;
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            (text(authorities), text(certificate))
+        }
+    };
+    Ok(json!({ "authorities": authorities, "certificate": certificate }))
+}
+
+fn read_to_string(path: &Path) -> Result<String, String> {
+    describe(std::fs::read_to_string(path), "read", path)
 }
 
 /// Keeps the files as the Secret has them, for ever. A member whose servers speak plaintext has no such directory.
@@ -106,6 +161,24 @@ mod tests {
             assert!(member.starts_with(&key) && member.contains("BEGIN CERTIFICATE"));
             assert!(pod.0.join("tls/authorities.pem").exists());
         }
+    }
+
+    /// The operator compares what it gave with what the member presents.
+    #[test]
+    fn what_a_member_presents_is_what_the_secret_held_when_it_was_copied() {
+        let pod = Pod::new("presented");
+        let (secret, tls) = (pod.0.join("secret"), pod.0.join("tls"));
+        pod.sign();
+        let text = |name: &str| fs::read_to_string(secret.join(name)).unwrap();
+        let held = json!({ "authorities": text("ca.crt"), "certificate": text("tls.crt") });
+        assert_eq!(presented(&secret, &tls).unwrap(), held);
+        pod.provide().unwrap();
+        pod.sign();
+        assert_eq!(presented(&secret, &tls).unwrap(), held);
+        pod.provide().unwrap();
+        assert_ne!(presented(&secret, &tls).unwrap(), held);
+        let none = pod.0.join("none");
+        assert!(presented(&none, &none).is_err());
     }
 
     #[test]

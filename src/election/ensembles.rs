@@ -1,0 +1,141 @@
+//! What sessions need to know of the ensembles that Bellwether runs, and how they trust them.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bellwether_api::ZooKeeperEnsemble;
+use bellwether_ensemble::client_tls::ClientTls;
+use bellwether_ensemble::desired::discovery::client_config_map;
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::{Api, Client, Resource, ResourceExt as _};
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+use tokio_rustls::rustls::ClientConfig;
+
+use super::credentials::roots;
+
+/// An ensemble as the API server shows it. What sessions do not need is dropped when it is known.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Shown {
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: Value,
+}
+
+/// An ensemble that exists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ensemble {
+    /// Its uid.
+    pub(super) uid: String,
+    /// Whether every member takes TLS from clients.
+    pub(super) takes_tls: bool,
+}
+
+impl From<&Shown> for Ensemble {
+    fn from(shown: &Shown) -> Self {
+        let clients = shown.status["tls"]["clients"].as_str();
+        let clients = clients.and_then(|clients| clients.parse().ok());
+        Self {
+            uid: shown.uid().unwrap_or_default(),
+            takes_tls: clients.is_some_and(ClientTls::takes_tls),
+        }
+    }
+}
+
+impl Resource for Shown {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind(dynamic: &()) -> Cow<'_, str> {
+        ZooKeeperEnsemble::kind(dynamic)
+    }
+
+    fn group(dynamic: &()) -> Cow<'_, str> {
+        ZooKeeperEnsemble::group(dynamic)
+    }
+
+    fn version(dynamic: &()) -> Cow<'_, str> {
+        ZooKeeperEnsemble::version(dynamic)
+    }
+
+    fn plural(dynamic: &()) -> Cow<'_, str> {
+        ZooKeeperEnsemble::plural(dynamic)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// Why an ensemble cannot be trusted yet.
+#[derive(Debug, Error)]
+pub(super) enum Untrusted {
+    #[error("The ConfigMap {0} cannot be read: {1}. The operator tries again.")]
+    Unread(String, Box<kube::Error>),
+    #[error(
+        "The ConfigMap {0} has no certificate of an authority under ca.crt, which the operator needs to connect over \
+         TLS. The operator writes it with the next change of the ensemble."
+    )]
+    Without(String),
+}
+
+/// How to connect to an ensemble over TLS: as its other clients do, by what its ConfigMap for clients says.
+pub(super) async fn trust(
+    client: &Client,
+    namespace: &str,
+    ensemble: &str,
+) -> Result<Arc<ClientConfig>, Untrusted> {
+    let name = client_config_map(ensemble);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let map = match maps.get(&name).await {
+        Ok(map) => map,
+        Err(error) => return Err(Untrusted::Unread(name, Box::new(error))),
+    };
+    let data = map.data.unwrap_or_default();
+    let known = data.get("ca.crt").and_then(|text| roots(text).ok());
+    let Some(known) = known.filter(|roots| !roots.is_empty()) else {
+        return Err(Untrusted::Without(name));
+    };
+    let config = ClientConfig::builder().with_root_certificates(known);
+    Ok(Arc::new(config.with_no_client_auth()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ensemble(status: &Value) -> Ensemble {
+        let object = json!({ "metadata": { "name": "zk", "uid": "u" }, "status": status });
+        Ensemble::from(&serde_json::from_value::<Shown>(object).unwrap())
+    }
+
+    #[test]
+    fn tls_is_spoken_when_every_member_takes_it() {
+        let with = |clients: &str| {
+            let tls = json!({ "servers": "Required", "clients": clients });
+            ensemble(&json!({ "tls": tls })).takes_tls
+        };
+        assert!(!with("Disabled"));
+        assert!(with("Optional"));
+        assert!(with("Required"));
+        assert!(!with("Sometimes"));
+        for status in [
+            json!(null),
+            json!({}),
+            json!({ "tls": { "servers": "Disabled" } }),
+        ] {
+            let uid = "u".to_owned();
+            let takes_tls = false;
+            assert_eq!(ensemble(&status), Ensemble { uid, takes_tls });
+        }
+    }
+}
