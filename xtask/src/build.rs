@@ -19,13 +19,19 @@ const IMAGE: &str = "docker.io/bellwether/bellwether";
 const TAG: &str = "dev";
 
 /// Builds the two static programs into `dist/`.
-pub(crate) fn dist(release: bool) -> Result<()> {
-    dist_of(&root(), release, &target_directory())
+pub(crate) fn dist(release: bool, auditable: bool) -> Result<()> {
+    let build = if auditable {
+        "auditable build"
+    } else {
+        "build"
+    };
+    dist_of(&root(), build, release, &target_directory())
 }
 
-/// Builds the two static programs of the project at `tree` into its `dist/`, in this target directory.
-fn dist_of(tree: &Path, release: bool, target: &Path) -> Result<()> {
-    let mut command = cargo("build")?;
+/// Builds the two static programs of the project at `tree` into its `dist/`, by this subcommand of cargo, in this target
+/// directory.
+fn dist_of(tree: &Path, build: &str, release: bool, target: &Path) -> Result<()> {
+    let mut command = cargo(build)?;
     command.args(["--package", "bellwether", "--package", "bellwether-member"]);
     command.current_dir(tree).env("CARGO_TARGET_DIR", target);
     if release {
@@ -63,7 +69,7 @@ pub(crate) fn other_operator_image(tree: &Path, tag: &str, release: bool) -> Res
 }
 
 fn operator_image_of(tree: &Path, tag: &str, release: bool, target: &Path) -> Result<PathBuf> {
-    dist_of(tree, release, target)?;
+    dist_of(tree, "build", release, target)?;
     image::build_from_dockerfile(&tree.join("Dockerfile"), tree, &format!("{IMAGE}:{tag}"))
 }
 

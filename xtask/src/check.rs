@@ -1,5 +1,7 @@
 //! `cargo xtask check`: formatting, lints, documentation, drift of generated files, dependencies.
 
+use std::fs;
+
 use anyhow::{Result, bail};
 
 use crate::{build::root, chart, cluster::requirements, generate, process, progress, reference};
@@ -43,6 +45,10 @@ pub(crate) fn check() -> Result<()> {
     step("fuzz target", fuzz_target());
     step("generated files", generate::check_drift());
     step("pure crates", pure_crates());
+    match process::find_program("go") {
+        Some(_) => step("workflows", workflows()),
+        None => progress::say("skipped workflows: install Go to check them"),
+    }
     match requirements::promtool() {
         Ok(promtool) => {
             step("alerts", chart::test_alerts(&promtool));
@@ -93,6 +99,17 @@ fn fuzz_target() -> Result<()> {
     lints.extend(manifest);
     lints.extend(["--", "-D", "warnings"]);
     cargo(&lints, &[])
+}
+
+/// The workflows of GitHub, none of which can run here.
+fn workflows() -> Result<()> {
+    let mut command = process::command("go", ["tool", "actionlint"]);
+    // What they find depends on whether they are installed.
+    command.args(["-shellcheck=", "-pyflakes="]);
+    for entry in fs::read_dir(root().join(".github/workflows"))? {
+        command.arg(entry?.path());
+    }
+    process::run(command.current_dir(root().join("xtask/actionlint")))
 }
 
 /// The crates that decide must not be able to talk to anything.

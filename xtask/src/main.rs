@@ -59,6 +59,9 @@ enum Command {
         /// Optimized
         #[arg(long)]
         release: bool,
+        /// With the list of their crates in them (needs cargo-auditable)
+        #[arg(long)]
+        auditable: bool,
     },
     /// Build the operator, start the cluster and install the chart
     Install,
@@ -80,7 +83,7 @@ fn main() -> ExitCode {
         Command::Bench(bench) => bench::bench(&bench, &arguments.target).map(done),
         Command::Check => check::check().map(done),
         Command::Gen => generate::generate().map(done),
-        Command::Dist { release } => build::dist(release).map(done),
+        Command::Dist { release, auditable } => build::dist(release, auditable).map(done),
         Command::Install => install::operator(&arguments.target).map(|_| ExitCode::SUCCESS),
     };
     match result {

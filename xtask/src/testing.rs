@@ -84,7 +84,10 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
             (_, true) => Lives::Long,
             _ => Lives::All,
         };
-        match simulate::test(&programs.path("simulate")?, lives) {
+        let begin = Instant::now();
+        let lived = simulate::test(&programs.path("simulate")?, lives);
+        say(format!("lives: {}", seconds(begin.elapsed())));
+        match lived {
             Ok(lives) => count.passed += lives,
             Err(error) => errors.push(format!("{error:#}")),
         }
@@ -128,7 +131,9 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
 
 fn unit(arguments: &Arguments) -> Result<Command> {
     let mut command = build::cargo("test")?;
-    command.args(["--workspace", "--no-fail-fast", "--locked"]);
+    // What was compiled already. The documentation has no code that runs, and looking for it takes half a minute.
+    command.args(["--workspace", "--lib", "--bins", "--tests"]);
+    command.args(["--no-fail-fast", "--locked"]);
     // Golden texts are compared, never written, by the tests.
     command.env("INSTA_UPDATE", "no");
     command.args(&arguments.filter);
@@ -207,10 +212,13 @@ struct Programs(BTreeMap<String, PathBuf>);
 impl Programs {
     fn compile() -> Result<Self> {
         say("compiling ...");
+        let begin = Instant::now();
         let mut compile = build::cargo("build")?;
         compile.args(["--workspace", "--lib", "--bins", "--tests", "--locked"]);
         compile.arg("--message-format=json-render-diagnostics");
-        Ok(Self::named_in(&process::output(&mut compile)?))
+        let messages = process::output(&mut compile)?;
+        say(format!("compiled in {}", seconds(begin.elapsed())));
+        Ok(Self::named_in(&messages))
     }
 
     /// The programs that cargo's messages name: programs proper, and programs of tests.
@@ -238,6 +246,7 @@ impl Count {
     /// Runs a test command, showing its output, and adds up the results that it prints.
     fn run(&mut self, title: &str, command: &mut Command, errors: &mut Vec<String>) -> Result<()> {
         say(format!("=== {title}"));
+        let begin = Instant::now();
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -251,6 +260,7 @@ impl Count {
             println!("{line}");
         }
         let status = child.wait()?;
+        say(format!("{title}: {}", seconds(begin.elapsed())));
         if !status.success() && self.failed == before.failed {
             errors.push(format!("{title}: {status} without a failed test"));
         }

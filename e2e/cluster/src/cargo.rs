@@ -16,16 +16,17 @@ pub fn root() -> PathBuf {
     here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
-/// A cargo command whose programs are static, so that they run in an empty image. Tests use it too:
-/// then everything is compiled once.
+/// A cargo command, of one word or several, whose programs are static, so that they run in an empty image. Tests use it
+/// too: then everything is compiled once.
 pub fn cargo(subcommand: &str) -> Result<Command> {
     let target = host()?;
     let variable = format!(
         "CARGO_TARGET_{}_RUSTFLAGS",
         target.to_uppercase().replace('-', "_")
     );
-    let mut command = process::command("cargo", [subcommand, "--target", &target]);
+    let mut command = process::command("cargo", subcommand.split(' '));
     command
+        .args(["--target", &target])
         .current_dir(root())
         .env(variable, "-C target-feature=+crt-static");
     Ok(command)

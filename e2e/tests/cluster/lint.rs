@@ -1,6 +1,6 @@
 //! `bellwether lint` compared with the API server: the same manifests are refused, for the same field.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -24,14 +24,37 @@ fn manifests(folder: &str) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Asks the API server without changing anything.
-fn ask(world: &World, verb: &[&str], file: &Path) -> Result<Output> {
-    let file = file.to_str().context("a path that is no text")?;
+/// Asks the API server about these files at once, without changing anything.
+fn ask(world: &World, verb: &[&str], files: &[&Path]) -> Result<Output> {
     let mut all = vec!["-n", &world.namespace];
     all.extend(verb);
-    all.extend(["--dry-run=server", "--validate=strict", "-f", file]);
+    all.extend(["--dry-run=server", "--validate=strict"]);
+    for file in files {
+        all.extend(["-f", file.to_str().context("a path that is no text")?]);
+    }
     world.kubectl.output(&all)
 }
+
+/// What was said of each file, by its name: kubectl goes on after a refusal, and names the file in it.
+fn by_file<'a>(output: &Output, files: &[&'a Path]) -> BTreeMap<&'a Path, String> {
+    let mut said: BTreeMap<&Path, String> = BTreeMap::new();
+    let mut last = None;
+    for line in String::from_utf8_lossy(&output.stderr).lines() {
+        let named = files
+            .iter()
+            .find(|file| line.contains(&*file.to_string_lossy()));
+        last = named.or(last);
+        if let Some(file) = last {
+            let text = said.entry(file).or_default();
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    said
+}
+
+const APPLY: &[&str] = &["apply", "--server-side"];
+const CREATE: &[&str] = &["create"];
 
 /// Whether the API server's refusal names this field.
 fn names(refusal: &str, field: &str) -> bool {
@@ -42,7 +65,11 @@ fn names(refusal: &str, field: &str) -> bool {
             refusal.contains("the name of an ensemble")
         }
         _ => {
-            let told = [format!(" {field}: "), format!("unknown field \"{field}\"")];
+            let told = [
+                format!(" {field}: "),
+                format!("[{field}: "),
+                format!("unknown field \"{field}\""),
+            ];
             told.iter().any(|words| refusal.contains(words))
         }
     }
@@ -53,88 +80,109 @@ pub(crate) fn lint_refuses_what_the_api_server_refuses_at_the_same_field(
 ) -> Result<()> {
     let linter = Linter::new()?;
     let mut differences = Vec::new();
-    let (mut refused, mut only_here) = (0, Vec::new());
-    for file in manifests("lint/tests/bad")? {
+    // Manifests with the fields that lint refuses.
+    let (mut refused, mut only_here) = (Vec::new(), Vec::new());
+    let files = manifests("lint/tests/bad")?;
+    for file in files.iter().filter(|file| !is_before(file)) {
         let name = file.file_name().unwrap_or_default().to_string_lossy();
-        if name.ends_with(".old.yaml") {
-            continue;
-        }
         let before = file.with_extension("old.yaml");
         let against = match fs::read_to_string(&before) {
             Ok(text) => Existing::parse(&text).map_err(|f| anyhow::anyhow!("{name}: {f}"))?,
             Err(_) => Existing::default(),
         };
-        let text = fs::read_to_string(&file)?;
+        let text = fs::read_to_string(file)?;
         let report = linter.check(&text, &against);
-        let errors = report
-            .findings
-            .iter()
-            .filter(|f| f.severity == Severity::Error);
-        let fields: BTreeSet<&str> = errors.map(|f| f.field.as_str()).collect();
+        let errors = report.findings.iter();
+        let errors = errors.filter(|f| f.severity == Severity::Error);
+        let fields: BTreeSet<String> = errors.map(|f| f.field.clone()).collect();
         ensure!(!fields.is_empty(), "{name}: lint finds nothing");
-        let apply = ["apply", "--server-side"];
-        let mut outputs = vec![ask(world, &apply, &file)?];
-        if before.exists() {
-            let before = before.to_str().context("a path that is no text")?;
-            world.run(&["apply", "--server-side", "-f", before])?;
-            outputs = vec![ask(world, &apply, &file)?];
+        if !text.contains("# refused by: api\n") {
+            only_here.push(file.as_path());
+        } else if before.exists() {
+            let old = before.to_str().context("a path that is no text")?;
+            world.run(&["apply", "--server-side", "-f", old])?;
+            let output = ask(world, APPLY, &[file])?;
+            let refusal = String::from_utf8_lossy(&output.stderr);
+            compare(&name, &fields, Some(&refusal), &mut differences);
         } else {
-            // Server-side apply words some refusals differently.
-            outputs.push(ask(world, &["create"], &file)?);
-        }
-        let taken = outputs
-            .iter()
-            .filter(|output| output.status.success())
-            .count();
-        let refusal = outputs.last().map(|o| String::from_utf8_lossy(&o.stderr));
-        let refusal = refusal.unwrap_or_default();
-        if text.contains("# refused by: api\n") {
-            refused += 1;
-            if taken > 0 {
-                differences.push(format!("{name}: the API server takes it; lint: {fields:?}"));
-            }
-            for field in fields.iter().filter(|field| !names(&refusal, field)) {
-                differences.push(format!(
-                    "{name}: lint names {field}, the API server: {refusal}"
-                ));
-            }
-        } else {
-            if taken != outputs.len() {
-                differences.push(format!("{name}: the API server refuses it too: {refusal}"));
-            }
-            only_here.push(name.into_owned());
+            refused.push((file.as_path(), fields));
         }
     }
-    let good = root()
-        .join("target")
-        .join(format!("{}.yaml", world.namespace));
+    // Server-side apply words some refusals differently, so only that it refuses them is compared.
+    let paths: Vec<&Path> = refused.iter().map(|(file, _)| *file).collect();
+    let said = ask(world, CREATE, &paths)?;
+    let said = by_file(&said, &paths);
+    for (file, fields) in &refused {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let refusal = said.get(file).map(String::as_str);
+        compare(&name, fields, refusal, &mut differences);
+    }
+    let taken = ask(world, APPLY, &paths)?.stdout;
+    if !taken.is_empty() {
+        let taken = String::from_utf8_lossy(&taken);
+        differences.push(format!(
+            "the API server takes by apply what it refuses by create: {taken}"
+        ));
+    }
+
+    let good = tempfile::tempdir()?;
     let mut texts = documentation()?;
     for file in manifests("lint/tests/good")? {
         texts.push(fs::read_to_string(file)?);
     }
-    for text in &texts {
+    for (number, text) in texts.iter().enumerate() {
         let report = linter.check(text, &Existing::default());
         ensure!(!report.checked.is_empty(), "nothing to check in {text}");
         for finding in report.findings {
             differences.push(format!("lint refuses a good manifest: {finding}\n{text}"));
         }
-        fs::write(&good, text)?;
-        for verb in [&["apply", "--server-side"][..], &["create"]] {
-            let output = ask(world, verb, &good)?;
+        fs::write(good.path().join(format!("{number}.yaml")), text)?;
+    }
+    for (what, files) in [
+        ("a good manifest", &[good.path()][..]),
+        ("what only lint refuses", &only_here),
+    ] {
+        for verb in [APPLY, CREATE] {
+            let output = ask(world, verb, files)?;
             if !output.status.success() {
                 let refusal = String::from_utf8_lossy(&output.stderr);
-                differences.push(format!("the API server refuses a good manifest: {refusal}"));
+                differences.push(format!("the API server refuses {what}: {refusal}"));
             }
         }
     }
-    let _ = fs::remove_file(&good);
+    let only_here = only_here.iter().filter_map(|file| file.file_name());
     eprintln!(
-        "refused by both: {refused}; only by lint or the operator: {only_here:?}; taken by both: {}",
+        "refused by both: {}; only by lint or the operator: {:?}; taken by both: {}",
+        refused.len(),
+        only_here.collect::<Vec<_>>(),
         texts.len()
     );
     ensure!(differences.is_empty(), "{}", differences.join("\n"));
-    ensure!(refused > 60 && texts.len() > 4);
+    ensure!(refused.len() > 60 && texts.len() > 4);
     Ok(())
+}
+
+/// Whether this is what the API server has before the manifest of the same name.
+fn is_before(file: &Path) -> bool {
+    file.to_string_lossy().ends_with(".old.yaml")
+}
+
+/// Compares the fields that lint refuses with what the API server says; `None` if it takes the manifest.
+fn compare(
+    name: &str,
+    fields: &BTreeSet<String>,
+    refusal: Option<&str>,
+    differences: &mut Vec<String>,
+) {
+    let Some(refusal) = refusal else {
+        differences.push(format!("{name}: the API server takes it; lint: {fields:?}"));
+        return;
+    };
+    for field in fields.iter().filter(|field| !names(refusal, field)) {
+        differences.push(format!(
+            "{name}: lint names {field}, the API server: {refusal}"
+        ));
+    }
 }
 
 /// The complete manifests that the documentation shows.
