@@ -43,6 +43,8 @@ pub const CLIENT_TLS: &str = "zookeeper.bellwether.dev/client-tls";
 pub const CONTROL: &str = "zookeeper.bellwether.dev/control";
 /// ConfigMap annotation: the id of the authority that signed the certificate for clients.
 pub const CLIENT_AUTHORITY: &str = "zookeeper.bellwether.dev/client-authority";
+/// ConfigMap annotation: when the certificate of that authority ends.
+pub const CLIENT_AUTHORITY_UNTIL: &str = "zookeeper.bellwether.dev/client-authority-until";
 /// ConfigMap annotation: another authority that members trust while theirs is replaced: `next:ID`, the one that signs next,
 /// or `last:ID`, the one that signed before.
 pub const OTHER_AUTHORITY: &str = "zookeeper.bellwether.dev/other-authority";

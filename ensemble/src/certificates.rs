@@ -26,6 +26,11 @@ pub const MEMBER: &str = "member.zookeeper.bellwether.dev";
 /// The name in the operator's certificate. Members answer to a certificate with this name only.
 pub const OPERATOR: &str = "operator.zookeeper.bellwether.dev";
 
+/// For how long the certificate of an authority is valid. It is made anew with each certificate that the authority signs.
+pub const AUTHORITY_VALID: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
+/// Half of that time.
+const HALF: SignedDuration = SignedDuration::from_hours(5 * 365 * 24);
+
 /// For how long a member's certificate is valid.
 pub const VALID: SignedDuration = SignedDuration::from_hours(90 * 24);
 /// How long before its end a certificate is replaced: early enough for people to notice that it fails.
@@ -105,8 +110,31 @@ pub struct Record {
     pub until: Timestamp,
     /// A hash of the names in both.
     pub names: String,
-    /// The id of the clients' authority, and its certificate as PEM. `None` if an earlier operator version wrote the record.
-    pub clients: Option<(String, String)>,
+    /// The authority that clients were told to trust. `None` if an earlier operator version wrote the record.
+    pub clients: Option<ClientAuthority>,
+}
+
+/// The clients' authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientAuthority {
+    /// Its id.
+    pub id: String,
+    /// When its certificate ends.
+    pub until: Timestamp,
+    /// Its certificate, as PEM.
+    pub certificate: String,
+}
+
+impl ClientAuthority {
+    fn parse(config_map: &Value) -> Option<Self> {
+        let annotations = &config_map["metadata"]["annotations"];
+        let text = |key: &str| annotations[key].as_str();
+        Some(Self {
+            id: text(labels::CLIENT_AUTHORITY)?.to_owned(),
+            until: text(labels::CLIENT_AUTHORITY_UNTIL)?.parse().ok()?,
+            certificate: config_map["data"][CLIENT_AUTHORITY].as_str()?.to_owned(),
+        })
+    }
 }
 
 impl Record {
@@ -140,11 +168,7 @@ impl Record {
             given: text(labels::IDENTITY_GIVEN).map(str::to_owned),
             until: text(labels::IDENTITY_UNTIL)?.parse().ok()?,
             names: text(labels::IDENTITY_NAMES)?.to_owned(),
-            clients: text(labels::CLIENT_AUTHORITY).map(str::to_owned).zip(
-                config_map["data"][CLIENT_AUTHORITY]
-                    .as_str()
-                    .map(str::to_owned),
-            ),
+            clients: ClientAuthority::parse(config_map),
         })
     }
 }
@@ -311,6 +335,8 @@ pub struct Certificates {
 pub struct Issued {
     /// The authority's own certificate, and that of the other one that is trusted, as PEM.
     pub authority: String,
+    /// When the authority's own certificate ends.
+    pub authority_until: Timestamp,
     /// The certificate, as PEM.
     pub certificate: String,
     /// Its private key, as PEM in PKCS#8, which is the only form that ZooKeeper reads (`util/PemReader.java`).
@@ -343,8 +369,8 @@ pub fn secret(ensemble: &ValidEnsemble, issued: &Certificates) -> Secret {
 
 /// The ConfigMap that records what the Secret holds.
 ///
-/// The certificate of the clients' authority stays the one on record while its id does: clients that were given it need no
-/// other one, since the authority's key stays the same.
+/// The certificate of the clients' authority stays the one on record for half of its time while its id does: clients that
+/// were given it need no other one until it ends, since the authority's key stays the same.
 pub fn config_map(
     ensemble: &ValidEnsemble,
     (trust, root): (&Trust, &str),
@@ -352,15 +378,22 @@ pub fn config_map(
     record: Option<&Record>,
 ) -> DesiredObject {
     let client_id = client_authority(ensemble, root).id;
+    let made = ClientAuthority {
+        id: client_id,
+        until: issued.clients.authority_until,
+        certificate: issued.clients.authority.clone(),
+    };
     let known = record.and_then(|record| record.clients.as_ref());
-    let known = known.filter(|(id, _)| *id == client_id).map(|(_, pem)| pem);
+    let known = known.filter(|known| known.id == made.id && made.until - HALF < known.until);
+    let clients = known.unwrap_or(&made);
     let name = authorities_config_map(&ensemble.name);
     let mut metadata = metadata(ensemble, &name);
     metadata["annotations"] = json!({
         labels::AUTHORITY: trust.signer,
         labels::ROOT: root,
         labels::IDENTITY_GIVEN: presented(&issued.members.authority, &issued.members.certificate),
-        labels::CLIENT_AUTHORITY: client_id,
+        labels::CLIENT_AUTHORITY: clients.id,
+        labels::CLIENT_AUTHORITY_UNTIL: clients.until.to_string(),
         labels::IDENTITY_UNTIL: issued.members.until.to_string(),
         labels::IDENTITY_NAMES: names_hash(ensemble),
     });
@@ -376,7 +409,7 @@ pub fn config_map(
         "kind": "ConfigMap",
         "data": {
             AUTHORITIES: issued.members.authority,
-            CLIENT_AUTHORITY: known.unwrap_or(&issued.clients.authority),
+            CLIENT_AUTHORITY: clients.certificate,
         },
     });
     apply(ObjectKind::ConfigMap, name, metadata, body)
@@ -392,7 +425,11 @@ pub(crate) fn example() -> Record {
         given: None,
         until: Timestamp::MAX,
         names: String::new(),
-        clients: Some(("def".to_owned(), "the clients' authority".to_owned())),
+        clients: Some(ClientAuthority {
+            id: "def".to_owned(),
+            until: Timestamp::MAX,
+            certificate: "the clients' authority".to_owned(),
+        }),
     }
 }
 

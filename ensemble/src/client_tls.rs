@@ -3,9 +3,6 @@
 //! A running ensemble goes from plaintext to TLS only by way of a state in which every member offers both, so that a
 //! client that knows one of the two finds it on all members while they change.
 
-use std::fmt;
-use std::str::FromStr;
-
 use bellwether_api::ensemble::ClientsTls;
 
 use crate::stage::Stage;
@@ -24,18 +21,17 @@ pub enum ClientTls {
 
 impl Stage for ClientTls {
     const ALL: &'static [Self] = &[Self::Disabled, Self::Optional, Self::Required];
-}
 
-impl ClientTls {
-    /// The word for it in annotations and in the status.
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Disabled => "Disabled",
             Self::Optional => "Optional",
             Self::Required => "Required",
         }
     }
+}
 
+impl ClientTls {
     /// How clients connect in this state, for people.
     pub fn explain(self) -> &'static str {
         match self {
@@ -73,21 +69,6 @@ impl ClientTls {
     }
 }
 
-impl fmt::Display for ClientTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for ClientTls {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut all = Self::ALL.iter();
-        all.find(|state| state.as_str() == text).copied().ok_or(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::ClientTls::{Disabled, Optional, Required};
@@ -110,7 +91,7 @@ mod tests {
             for other in ClientTls::ALL {
                 let common = one.takes_tls() && other.takes_tls()
                     || one.takes_plaintext() && other.takes_plaintext();
-                assert_eq!(one.fits(*other), common, "{one} {other}");
+                assert_eq!(one.fits(*other), common, "{one:?} {other:?}");
             }
         }
     }
@@ -135,8 +116,8 @@ mod tests {
     #[test]
     fn every_word_is_read_back() {
         for state in ClientTls::ALL {
-            assert_eq!(state.as_str().parse(), Ok(*state));
+            assert_eq!(ClientTls::of_word(state.as_str()), Some(*state));
         }
-        assert_eq!("required".parse::<ClientTls>(), Err(()));
+        assert_eq!(ClientTls::of_word("required"), None);
     }
 }

@@ -8,9 +8,6 @@
 //! This is about availability alone. Servers that cannot reach each other form no majority together, and what is a
 //! majority does not depend on TLS, so no order of these states can make two leaders.
 
-use std::fmt;
-use std::str::FromStr;
-
 use bellwether_api::ensemble::ServersTls;
 
 use crate::stage::Stage;
@@ -36,11 +33,8 @@ impl Stage for ServerTls {
         Self::Preferred,
         Self::Required,
     ];
-}
 
-impl ServerTls {
-    /// The word for it in annotations and in the status.
-    pub fn as_str(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Disabled => "Disabled",
             Self::Accepted => "Accepted",
@@ -48,7 +42,9 @@ impl ServerTls {
             Self::Required => "Required",
         }
     }
+}
 
+impl ServerTls {
     /// What servers do in this state, for people.
     pub fn explain(self) -> &'static str {
         match self {
@@ -87,21 +83,6 @@ impl ServerTls {
     }
 }
 
-impl fmt::Display for ServerTls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for ServerTls {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let mut all = Self::ALL.iter();
-        all.find(|state| state.as_str() == text).copied().ok_or(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -128,7 +109,7 @@ mod tests {
         for one in ServerTls::ALL {
             for other in ServerTls::ALL {
                 let reach = one.accepts(*other) && other.accepts(*one);
-                assert_eq!(one.fits(*other), reach, "{one} {other}");
+                assert_eq!(one.fits(*other), reach, "{one:?} {other:?}");
             }
         }
     }
@@ -200,7 +181,7 @@ mod tests {
                         if live.contains(&Disabled) && live.contains(&Required) {
                             continue;
                         }
-                        assert!(live.iter().all(|s| s.fits(next)), "{live:?} {next}");
+                        assert!(live.iter().all(|s| s.fits(next)), "{live:?} {next:?}");
                     }
                 }
             }
@@ -219,8 +200,8 @@ mod tests {
     #[test]
     fn every_word_is_read_back() {
         for state in ServerTls::ALL {
-            assert_eq!(state.as_str().parse(), Ok(*state));
+            assert_eq!(ServerTls::of_word(state.as_str()), Some(*state));
         }
-        assert_eq!("required".parse::<ServerTls>(), Err(()));
+        assert_eq!(ServerTls::of_word("required"), None);
     }
 }

@@ -13,6 +13,15 @@ pub trait Stage: Copy + Ord + 'static {
     /// All states, in their order.
     const ALL: &'static [Self];
 
+    /// The word for it in annotations and in the status.
+    fn as_str(self) -> &'static str;
+
+    /// The state of this word.
+    fn of_word(word: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter();
+        all.find(|state| state.as_str() == word).copied()
+    }
+
     /// The place in that order.
     fn place(self) -> usize {
         Self::ALL.iter().take_while(|state| **state < self).count()

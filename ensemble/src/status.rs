@@ -16,7 +16,7 @@ use crate::plan::growth;
 use crate::plan::report::{Availability, Report};
 use crate::plan::trouble::Trouble;
 use crate::plan::verdict::WaitingOn;
-use crate::stage::Running;
+use crate::stage::{Running, Stage as _};
 
 /// What the status is made of.
 #[derive(Clone, Copy, Debug)]
@@ -95,8 +95,8 @@ pub fn status(
             .collect(),
         storage: growth::asked(input.observation),
         tls: Encryption::least(&Running::of(input.observation)).map(|least| TlsStatus {
-            servers: least.servers.to_string(),
-            clients: Some(least.clients.to_string()),
+            servers: least.servers.as_str().to_owned(),
+            clients: Some(least.clients.as_str().to_owned()),
         }),
         certificate: input.observation.identity.as_ref().map(Record::status),
         data_loss_accepted: report.accepted.as_ref().map(accepted),

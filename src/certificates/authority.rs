@@ -7,7 +7,7 @@ use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
 use aws_lc_rs::encoding::{AsDer, EcPrivateKeyRfc5915Der};
 use aws_lc_rs::hkdf::{HKDF_SHA256, Salt};
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair};
-use bellwether_ensemble::certificates::{AuthorityName, Issued, OPERATOR, Party};
+use bellwether_ensemble::certificates::{AUTHORITY_VALID, AuthorityName, Issued, OPERATOR, Party};
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa,
@@ -22,8 +22,6 @@ use time::OffsetDateTime;
 const PURPOSE: &[u8] = b"bellwether: the authority of an ensemble";
 /// How many keys are tried. One of 2^32 is not on the curve.
 const ATTEMPTS: u8 = 8;
-/// For how long an authority is valid.
-const VALID: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
 /// For how long the operator's own certificate is valid.
 const OPERATOR_VALID: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// How long before now a certificate begins, since clocks differ.
@@ -45,7 +43,7 @@ impl Authority {
         now: Timestamp,
     ) -> Result<Self> {
         let key = key(root, name, party)?;
-        let mut params = params(Vec::new(), now, VALID)?;
+        let mut params = params(Vec::new(), now, AUTHORITY_VALID)?;
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         // The id is in the subject: ZooKeeper keeps only one authority of a subject (ZOOKEEPER-4992).
@@ -73,7 +71,8 @@ impl Authority {
     ) -> Result<Issued> {
         let (certificate, key) = self.sign(names, now, valid)?;
         Ok(Issued {
-            authority: self.certificate.pem(),
+            authority: self.certificate(),
+            authority_until: now + AUTHORITY_VALID,
             certificate: certificate.pem(),
             key: key.serialize_pem(),
             until: now + valid,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bellwether_api::ZooKeeperEnsemble;
 use bellwether_ensemble::client_tls::ClientTls;
 use bellwether_ensemble::desired::discovery::client_config_map;
+use bellwether_ensemble::stage::Stage as _;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -37,7 +38,7 @@ pub(super) struct Ensemble {
 impl From<&Shown> for Ensemble {
     fn from(shown: &Shown) -> Self {
         let clients = shown.status["tls"]["clients"].as_str();
-        let clients = clients.and_then(|clients| clients.parse().ok());
+        let clients = clients.and_then(ClientTls::of_word);
         Self {
             uid: shown.uid().unwrap_or_default(),
             takes_tls: clients.is_some_and(ClientTls::takes_tls),

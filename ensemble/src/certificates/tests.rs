@@ -15,6 +15,7 @@ fn ensemble() -> ValidEnsemble {
 fn issued() -> Certificates {
     let of = |party: &str| Issued {
         authority: format!("authority of {party}"),
+        authority_until: "2036-03-01T00:00:00Z".parse().unwrap(),
         certificate: format!("certificate for {party}"),
         key: format!("key for {party}"),
         until: "2026-06-01T00:00:00Z".parse().unwrap(),
@@ -40,7 +41,10 @@ fn what_is_written_into_the_record_is_read_from_it() {
     assert_eq!(record.authorities, "authority of members");
     assert_eq!(record.root.as_deref(), Some("root"));
     assert_eq!(record.until, issued().members.until);
-    assert_eq!(record.clients.as_ref().unwrap().1, "authority of clients");
+    assert_eq!(
+        record.clients.as_ref().unwrap().certificate,
+        "authority of clients"
+    );
     for other in [Other::Next("def".to_owned()), Other::Last("def".to_owned())] {
         let trust = Trust {
             signer: "abc".to_owned(),
@@ -207,6 +211,12 @@ fn clients_keep_the_authority_that_they_were_given_while_its_id_stays() {
     }
     let another = authority("abc", "another root key");
     assert_eq!(another, "the same authority, signed again");
+    // Clients are told of a newer certificate years before the older one ends.
+    renewed.clients.authority_until = "2041-03-02T00:00:00Z".parse().unwrap();
+    let trust = Trust::only("abc");
+    let map = config_map(&ensemble(), (&trust, "root"), &renewed, Some(&record));
+    let told = &map.body["data"]["client-ca.crt"];
+    assert_eq!(*told, "the same authority, signed again");
 }
 
 #[test]

@@ -43,7 +43,7 @@ pub fn client_config(
     });
     if tls.takes_tls() {
         data["secureConnectString"] = json!(format!("{host}:{SECURE_CLIENT_PORT}"));
-        data["ca.crt"] = json!(record?.clients.as_ref()?.1);
+        data["ca.crt"] = json!(record?.clients.as_ref()?.certificate);
     }
     let body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": data });
     let metadata = metadata(ensemble, &name);
@@ -98,7 +98,7 @@ mod tests {
             data["secureConnectString"],
             "zk.shop.svc.cluster.local:2281"
         );
-        assert_eq!(data["ca.crt"], record.clients.clone().unwrap().1);
+        assert_eq!(data["ca.crt"], record.clients.clone().unwrap().certificate);
         let data = told(ClientTls::Required, &record).unwrap();
         assert_eq!(data["connectString"], "zk.shop.svc.cluster.local:2281");
         assert_eq!(data["port"], "2281");

@@ -12,6 +12,7 @@ use bellwether_ensemble::desired::claims::data_claim;
 use bellwether_ensemble::observation::{Acceptance, ClaimObservation};
 use bellwether_ensemble::plan::{Step, plan_under};
 use bellwether_ensemble::rules::Rules;
+use bellwether_ensemble::stage::Stage as _;
 use bellwether_ensemble::validate::Context;
 use bellwether_ensemble::world::event::Event;
 use bellwether_ensemble::world::{self, Pod};

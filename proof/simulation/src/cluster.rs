@@ -146,6 +146,7 @@ impl Issuer for Unsigned {
     ) -> anyhow::Result<Issued> {
         Ok(Issued {
             authority: format!("authority of {party:?}"),
+            authority_until: now + valid,
             certificate: format!("certificate of {}", names.join(",")),
             key: "key".to_owned(),
             until: now + valid,

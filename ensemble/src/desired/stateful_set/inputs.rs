@@ -8,6 +8,7 @@ use crate::desired::short_hash;
 use crate::encryption::Encryption;
 use crate::observation::Revision;
 use crate::server_tls::ServerTls;
+use crate::stage::Stage as _;
 use crate::validate::{LogVolume, ValidEnsemble};
 
 /// The hash of everything that the user asks for and that the pod template depends on. It does not depend on

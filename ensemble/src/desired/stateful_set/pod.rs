@@ -16,6 +16,7 @@ use crate::desired::config::{
 };
 use crate::observation::Revision;
 use crate::server_tls::ServerTls;
+use crate::stage::Stage as _;
 use crate::validate::ValidEnsemble;
 
 /// The version of what the member program answers there, which pods carry as the annotation

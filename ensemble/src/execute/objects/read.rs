@@ -1,8 +1,6 @@
 //! What is read back from the objects: what the operator observes of them, and what the StatefulSet
 //! controller does with them.
 
-use std::str::FromStr;
-
 use bellwether_api::labels;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
@@ -22,6 +20,7 @@ use crate::observation::{
     StatefulSetObservation,
 };
 use crate::quantity::bytes;
+use crate::stage::Stage;
 
 /// A pod template.
 #[derive(Clone, Debug)]
@@ -179,8 +178,8 @@ impl Revision {
 }
 
 /// The state that an annotation names: the first one without the annotation, `None` if there is no such state.
-fn state<S: Default + FromStr>(annotation: Option<&str>) -> Option<S> {
-    annotation.map_or(Some(S::default()), |state| state.parse().ok())
+fn state<S: Default + Stage>(annotation: Option<&str>) -> Option<S> {
+    annotation.map_or(Some(S::default()), S::of_word)
 }
 
 fn replicas(spec: &Value) -> u16 {

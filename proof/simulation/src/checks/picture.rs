@@ -99,6 +99,7 @@ fn canonical(kind: Kind, object: &Object, newest: Option<&str>) -> Value {
         labels::APPLIED_HASH,
         labels::AUTHORITY,
         labels::CLIENT_AUTHORITY,
+        labels::CLIENT_AUTHORITY_UNTIL,
         labels::IDENTITY_UNTIL,
     ] {
         remove(&mut shown["metadata"]["annotations"], key);
