@@ -271,7 +271,7 @@ fn zookeeper(ensemble: &ValidEnsemble, tls: ClientTls) -> Value {
     if ensemble.metrics {
         ports.push(json!({ "name": "metrics", "containerPort": METRICS_PORT }));
     }
-    let probe = |times| probe_of_the_port(tls, times);
+    let probed = probed(tls);
     let mut container = json!({
         "name": CONTAINER,
         "image": ensemble.image,
@@ -288,12 +288,19 @@ fn zookeeper(ensemble: &ValidEnsemble, tls: ClientTls) -> Value {
         "resources": resources(ensemble),
         "securityContext": restricted(),
         // A server may load a large snapshot before it listens.
-        "startupProbe": probe(json!({ "periodSeconds": 1, "failureThreshold": 1800 })),
+        "startupProbe": {
+            "tcpSocket": { "port": probed },
+            "periodSeconds": 1,
+            "failureThreshold": 1800,
+        },
         // The kubelet probes the server's own port, so a broken or overloaded container beside the server never
         // kills it. A probe that needs a quorum would kill the members that wait for one.
-        "livenessProbe": probe(
-            json!({ "periodSeconds": 20, "timeoutSeconds": 5, "failureThreshold": 4 })
-        ),
+        "livenessProbe": {
+            "tcpSocket": { "port": probed },
+            "periodSeconds": 20,
+            "timeoutSeconds": 5,
+            "failureThreshold": 4,
+        },
         "readinessProbe": {
             "httpGet": { "path": "/ready", "port": PROBE_PORT },
             "periodSeconds": 1,
@@ -313,17 +320,14 @@ fn zookeeper(ensemble: &ValidEnsemble, tls: ClientTls) -> Value {
     container
 }
 
-/// A probe that succeeds when the server accepts connections on the port for plaintext. Where that is on loopback only,
-/// the kubelet starts a program in the container for it; ZooKeeper would log each probe of the other port as an error.
-fn probe_of_the_port(tls: ClientTls, mut times: Value) -> Value {
+/// The port of clients that the kubelet reaches. Where plaintext is on loopback only, it is the one for TLS, and ZooKeeper
+/// logs each probe as a handshake that failed. A probe of another kind would be quiet, and impossible as long as somebody
+/// else has a hold of this one in the pod template, such as by `kubectl rollout undo`: a probe has one kind only.
+fn probed(tls: ClientTls) -> &'static str {
     match tls.takes_plaintext() {
-        true => times["tcpSocket"] = json!({ "port": "client" }),
-        false => {
-            let connect = format!("exec 3<>/dev/tcp/127.0.0.1/{CLIENT_PORT}");
-            times["exec"] = json!({ "command": ["bash", "-c", connect] });
-        }
+        true => "client",
+        false => SECURE_CLIENT,
     }
-    times
 }
 
 fn resources(ensemble: &ValidEnsemble) -> Value {
