@@ -57,7 +57,11 @@ const KEY: &str = "root.key";
 const PRESENTED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The root key.
-struct Root([u8; LENGTH]);
+struct Root {
+    key: [u8; LENGTH],
+    /// Its id, which each look at an ensemble compares.
+    id: String,
+}
 
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,8 +127,8 @@ impl Authorities {
         party: Party,
         now: Timestamp,
     ) -> Result<Authority> {
-        let Root(key) = self.key().await?;
-        Authority::derive(key, name, party, now)
+        let root = self.key().await?;
+        Authority::derive(&root.key, name, party, now)
     }
 
     /// How to speak to the members of an ensemble: whom to trust, and what to present.
@@ -158,16 +162,16 @@ fn root_of(secret: &Secret) -> Result<Root> {
         bail!("it has no key {KEY}; delete the Secret, and the operator makes another one");
     };
     let key = bytes.as_slice().try_into();
-    Ok(Root(key.with_context(|| {
-        format!("its key {KEY} has {} bytes, not {LENGTH}", bytes.len())
-    })?))
+    let key: [u8; LENGTH] =
+        key.with_context(|| format!("its key {KEY} has {} bytes, not {LENGTH}", bytes.len()))?;
+    let id = authority::root_id(&key)?;
+    Ok(Root { key, id })
 }
 
 #[async_trait]
 impl Issuer for Authorities {
     async fn root(&self) -> Result<String> {
-        let Root(key) = self.key().await?;
-        authority::root_id(key)
+        Ok(self.key().await?.id.clone())
     }
 
     async fn issue(

@@ -281,19 +281,18 @@ pub fn due(
         .map(|(asked, root)| short_hash(&(&ensemble.uid, asked, root)));
     let wanted = asked.unwrap_or_else(|| record.trust.signer.clone());
     let replaces = record.trust.other.is_some() || record.trust.signer != wanted;
-    let since = record.until - VALID;
-    match replaces {
-        false => None,
-        // A record of an earlier operator version does not say what members were given.
-        true if record.given.is_none() => again(),
-        true => record
-            .trust
-            .next(&wanted, record.is_taken_up(observation))
-            .or_else(|| {
-                (now.duration_since(since) >= TAKEN_UP)
-                    .then(again)
-                    .flatten()
-            }),
+    if !replaces {
+        return None;
+    }
+    // A record of an earlier operator version does not say what members were given.
+    if record.given.is_none() {
+        return again();
+    }
+    let next = record.trust.next(&wanted, record.is_taken_up(observation));
+    let is_late = now.duration_since(record.until - VALID) >= TAKEN_UP;
+    match next {
+        None if is_late => again(),
+        next => next,
     }
 }
 
