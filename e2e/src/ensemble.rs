@@ -250,29 +250,4 @@ impl<'w> Ensemble<'w> {
         self.world.take_away(&["pod", pod])?;
         self.world.wait_replaced(pod, &uid)
     }
-
-    /// Makes the member with this ordinal the leader, by deleting leaders until it is.
-    ///
-    /// With equal data the largest server id wins, so the wanted one leads after every larger one
-    /// was deleted while it led. Data is equal only under writes: an epoch without a transaction
-    /// leaves members with different zxids.
-    pub fn make_leader(&self, ordinal: u16, size: u16) -> Result<()> {
-        let wanted = self.pod(ordinal);
-        for _ in 0..2 * size {
-            let leader = self.wait_leader()?;
-            if leader == wanted {
-                return Ok(());
-            }
-            self.delete_pod(&leader)?;
-            until("another member leads", PATIENCE, || {
-                let status = self.status()?;
-                match status["leader"].as_str() {
-                    Some(other) if other != leader => Ok(()),
-                    other => Err(format!("the leader is {other:?}")),
-                }
-            })?;
-            self.wait_ready(size)?;
-        }
-        Err(anyhow!("{wanted} did not come to lead"))
-    }
 }

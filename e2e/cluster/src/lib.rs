@@ -248,6 +248,8 @@ impl Cluster {
             .args(["--", "setpriv", "--pdeathsig", "KILL", "--"])
             .args(&words);
         command.env("KUBECONFIG", self.kubeconfig());
+        // As for Kubernetes' own programs: kubectl ends before it needs to collect garbage.
+        command.env("GOGC", "400");
         command.env(
             "PATH",
             search_path(&self.paths.programs(), env::var_os("PATH"))?,

@@ -6,7 +6,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use bellwether_e2e::clients::Clients;
 use bellwether_e2e::ensemble::Ensemble;
-use bellwether_e2e::history::{assert_leader_last, assert_one_step_at_a_time, deletions, restarts};
+use bellwether_e2e::history::{
+    assert_leader_last, assert_one_step_at_a_time, assert_quorum_kept, deletions, restarts,
+};
 use bellwether_e2e::load::{Load, Verdict};
 use bellwether_e2e::wait::{throughout, until};
 use bellwether_e2e::watch::Watch;
@@ -149,7 +151,12 @@ pub(crate) fn a_chain_is_paused_resumed_and_turned_round(world: &World) -> Resul
     }
     let verdict = load.finish(3)?;
     verdict.assert_safe()?;
-    assert_one_step_at_a_time(&world.pods.history(), &verdict)
+    assert_one_step_at_a_time(&world.pods.history(), &verdict)?;
+    assert_quorum_kept(&world.pods.history(), &verdict)?;
+    let status = ensemble.status().map_err(anyhow::Error::msg)?;
+    let voters = &status["voters"];
+    ensure!(voters == &json!([1, 2, 3]), "voters are {voters}");
+    Ok(())
 }
 
 pub(crate) fn an_idle_ensemble_is_not_written_to(world: &World) -> Result<()> {

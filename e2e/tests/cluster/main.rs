@@ -60,7 +60,6 @@ macro_rules! tests {
 /// Every test with the number of members that it runs. The largest ones are spread out, so that
 /// the small ones fill the gaps.
 const TESTS: &[Test] = tests![
-    5 scenarios::scenario_02_three_to_five_and_back_under_writes_one_member_at_a_time,
     1 faults::the_volume_of_another_ensemble_is_refused,
     1 admission::a_member_runs_as_the_user_of_the_spec,
     1 documents::the_fair_election_death_in_the_middle,
@@ -82,7 +81,7 @@ const TESTS: &[Test] = tests![
     3 scenarios::scenario_05_created_again_on_old_volumes_serves_its_data,
     3 disks::a_statefulset_deleted_by_hand_in_a_change_comes_back,
     1 disks::a_deleted_ensemble_leaves_no_claims_if_told_so,
-    3 scenarios::scenario_09_configuration_annotation_and_rollout_restart_once_each,
+    3 scenarios::scenario_09_a_rollout_and_a_changed_spec_restart_once_each,
     3 scenarios::scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals,
     3 scenarios::scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted,
     3 faults::a_pod_that_kubernetes_refuses_to_create_is_told_of,
