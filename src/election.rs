@@ -69,6 +69,7 @@ use kube::runtime::events::Reporter;
 use tokio::sync::mpsc;
 use tracing::info;
 
+use crate::certificates::Issuer;
 use crate::lease::Held;
 
 pub(crate) use metrics::Metrics;
@@ -149,6 +150,7 @@ fn slim(mut object: LeaderElection) -> LeaderElection {
 /// API server is retried.
 pub(crate) async fn run(
     client: kube::Client,
+    issuer: Arc<dyn Issuer>,
     scope: Scope,
     lease: Held,
     metrics: Metrics,
@@ -168,7 +170,9 @@ pub(crate) async fn run(
         metrics.clone(),
     );
     let writer = writer::Writer::new(client.clone(), lease, reporter, updates, metrics.clone());
-    let registry = registry::Registry::new(client, scope, inputs, metrics);
+    let kube = client.clone();
+    let trust = ensembles::Trust { kube, issuer };
+    let registry = registry::Registry::new(client, trust, scope, inputs, metrics);
     tokio::select! {
         () = shutdown => {
             info!("the mirror of elections stops");

@@ -121,6 +121,7 @@ impl Operator {
             };
             self.parts.spawn(election::run(
                 self.client.clone(),
+                self.issuer.clone(),
                 scope,
                 lease.clone(),
                 self.elections.clone(),

@@ -1,5 +1,6 @@
 //! The kind `ZooKeeperEnsemble`: what a user may ask for, and what the operator reports.
 
+mod authentication;
 mod grammar;
 mod guidance;
 pub mod jvm;
@@ -20,6 +21,10 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use authentication::{
+    Authentication, ClientCertificates, NO_SUBJECT, NO_USERS, NOBODY, USERS_SUFFIX, Users,
+    WITHOUT_TLS,
+};
 pub use status::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 pub use tls::{ClientsTls, ServersTls, Tls};
 pub use waiting::{Awaited, ChangeStatus, MemberState, WaitingFor};
@@ -127,6 +132,9 @@ pub const MAX_NAME_LENGTH: usize = 40;
     validation = Rule::new(grammar::heap_rule())
         .message("pod.resources.limits: memory must hold jvm.heap (by default 512Mi) and 64Mi beside it for the virtual machine, or the kernel kills the server when the heap is full")
         .field_path(".pod.resources.limits"),
+    validation = Rule::new("!has(self.authentication) || has(self.tls) && has(self.tls.clients) && self.tls.clients != 'Disabled'")
+        .message(WITHOUT_TLS)
+        .field_path(".authentication"),
     validation = Rule::new("(has(self.storage) && has(self.storage.transactionLog)) == (has(oldSelf.storage) && has(oldSelf.storage.transactionLog))")
         .message("storage.transactionLog is set when the ensemble is created, or never: a StatefulSet cannot change its volume claims"),
     validation = Rule::new("!(has(self.storage) && has(self.storage.transactionLog)) || !(has(oldSelf.storage) && has(oldSelf.storage.transactionLog)) || (has(self.storage.transactionLog.storageClassName) ? self.storage.transactionLog.storageClassName : '') == (has(oldSelf.storage.transactionLog.storageClassName) ? oldSelf.storage.transactionLog.storageClassName : '')")
@@ -200,6 +208,10 @@ pub struct ZooKeeperEnsembleSpec {
     /// Encryption and mutual authentication. A change restarts members in rolls, the leader last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Tls>,
+
+    /// How clients prove who they are, and whether they have to. A change restarts every member once, the leader last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub authentication: Option<Authentication>,
 
     /// Who may connect to the members. A change restarts nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]

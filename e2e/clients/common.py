@@ -22,6 +22,18 @@ from kazoo.retry import KazooRetry
 CA = os.environ.get("CA")
 TLS = {"use_ssl": True, "ca": CA, "verify_certs": True, "check_hostname": True} if CA else {}
 
+# The certificate that they show, with its key in the same file.
+CERTIFICATE = os.environ.get("CERTIFICATE")
+if CERTIFICATE:
+    TLS.update(certfile=CERTIFICATE, keyfile=CERTIFICATE)
+# The user that they log in as.
+if os.environ.get("SASL_NAME"):
+    TLS["sasl_options"] = {
+        "mechanism": "DIGEST-MD5",
+        "username": os.environ["SASL_NAME"],
+        "password": os.environ["SASL_PASSWORD"],
+    }
+
 stop = threading.Event()
 _print_lock = threading.Lock()
 

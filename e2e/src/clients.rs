@@ -1,7 +1,7 @@
 //! Programs in the cluster that use ZooKeeper as applications do.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -54,12 +54,17 @@ pub struct Clients<'w> {
     pod: &'static str,
     /// Whether they connect over TLS.
     secure: bool,
+    /// Whether they show a certificate.
+    certified: bool,
+    /// The name and the password that they log in with.
+    user: Option<(&'static str, &'static str)>,
 }
 
-/// Where the programs find the certificate of the authority that they trust, as they are told.
-const CA: &str = "CA=/tmp/ca.pem";
-/// What ZooKeeper's own client, and so Curator, is told of it.
-const JAVA_OVER_TLS: &str = "JDK_JAVA_OPTIONS=-Dzookeeper.client.secure=true \
+/// The authority that the programs trust, and the certificate that they show, with its key.
+const AUTHORITY: &str = "/tmp/ca.pem";
+const CERTIFICATE: &str = "/tmp/client.pem";
+/// What ZooKeeper's own client, and so Curator, is told of TLS. DIGEST-MD5 is not approved by FIPS.
+const JAVA_OVER_TLS: &str = "JDK_JAVA_OPTIONS=-Dzookeeper.client.secure=true -Dzookeeper.fips-mode=false \
     -Dzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty \
     -Dzookeeper.ssl.trustStore.location=/tmp/ca.pem";
 
@@ -87,18 +92,70 @@ impl<'w> Clients<'w> {
             world,
             pod: name,
             secure: false,
+            certified: false,
+            user: None,
         })
     }
 
     /// The same programs, connecting over TLS and trusting this certificate.
     pub fn over_tls(self, authority: &str) -> Result<Self> {
-        let script = "printf %s \"$1\" >/tmp/ca.pem";
-        let exec = ["exec", self.pod, "--", "sh", "-c", script, "sh", authority];
-        self.world.run(&exec)?;
+        self.write(AUTHORITY, authority)?;
         Ok(Self {
             secure: true,
             ..self
         })
+    }
+
+    /// The same programs, showing this certificate, which its key precedes.
+    pub fn with_certificate(self, certificate: &str) -> Result<Self> {
+        self.write(CERTIFICATE, certificate)?;
+        Ok(Self {
+            certified: true,
+            ..self
+        })
+    }
+
+    /// The same programs, logging in by SASL DIGEST-MD5.
+    pub fn as_user(self, name: &'static str, password: &'static str) -> Result<Self> {
+        let quoted = password.replace('\\', "\\\\").replace('"', "\\\"");
+        let login = format!(
+            "Client {{ org.apache.zookeeper.server.auth.DigestLoginModule required \
+             username=\"{name}\" password=\"{quoted}\"; }};"
+        );
+        self.write(&format!("/tmp/{name}.conf"), &login)?;
+        Ok(Self {
+            user: Some((name, password)),
+            ..self
+        })
+    }
+
+    fn write(&self, file: &str, content: &str) -> Result<()> {
+        let script = "printf %s \"$1\" >\"$2\"";
+        let exec = [
+            "exec", self.pod, "--", "sh", "-c", script, "sh", content, file,
+        ];
+        self.world.run(&exec).map(drop)
+    }
+
+    /// The variables by which the programs know whom to trust and who they are.
+    fn environment(&self) -> Vec<String> {
+        let mut all = Vec::new();
+        if !self.secure {
+            return all;
+        }
+        all.push(format!("CA={AUTHORITY}"));
+        let mut java = JAVA_OVER_TLS.to_owned();
+        if self.certified {
+            all.push(format!("CERTIFICATE={CERTIFICATE}"));
+            java += &format!(" -Dzookeeper.ssl.keyStore.location={CERTIFICATE}");
+        }
+        if let Some((name, password)) = self.user {
+            all.push(format!("SASL_NAME={name}"));
+            all.push(format!("SASL_PASSWORD={password}"));
+            java += &format!(" -Djava.security.auth.login.config=/tmp/{name}.conf");
+        }
+        all.push(java);
+        all
     }
 
     /// These hosts with the port that the programs connect to.
@@ -110,22 +167,18 @@ impl<'w> Clients<'w> {
     }
 
     /// How to run a command in the pod.
-    fn exec<'a>(&'a self, command: &[&'a str]) -> Vec<&'a str> {
-        let mut arguments = vec!["-n", &self.world.namespace, "exec", self.pod, "--"];
-        if self.secure {
-            arguments.extend(["env", CA, JAVA_OVER_TLS]);
-        }
+    fn exec(&self, command: &[&str]) -> Command {
+        let environment = self.environment();
+        let mut arguments = vec!["-n", &self.world.namespace, "exec", self.pod, "--", "env"];
+        arguments.extend(environment.iter().map(String::as_str));
         arguments.extend(command);
-        arguments
+        self.world.kubectl.command(&arguments)
     }
 
     /// Starts a program and waits for its first line.
     pub fn spawn(&self, id: &str, command: &[&str]) -> Result<Client<'w>> {
-        let arguments = self.exec(command);
         let mut child = self
-            .world
-            .kubectl
-            .command(&arguments)
+            .exec(command)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -203,7 +256,7 @@ impl<'w> Clients<'w> {
 
     /// Runs a program to its end and returns what it printed; its exit code does not matter.
     pub fn output(&self, command: &[&str]) -> Result<String> {
-        let output = self.world.kubectl.output(&self.exec(command))?;
+        let output = self.exec(command).output().context("starting a client")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         if text.trim().is_empty() {
             let error = String::from_utf8_lossy(&output.stderr).into_owned();

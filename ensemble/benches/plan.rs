@@ -64,6 +64,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
         node: Some(format!("node-{ordinal}")),
         volumes: None,
         presents: None,
+        credentials: Default::default(),
         server: ServerReport::Serving {
             role: if ordinal == SIZE - 1 {
                 MemberRole::Leader

@@ -86,13 +86,18 @@ impl AuthorityName {
     }
 }
 
-/// Who trusts an authority.
+/// The name in the certificate of the operator's mirror of elections, which is a client of the ensemble.
+pub const MIRROR: &str = "mirror.zookeeper.bellwether.dev";
+
+/// For whom a certificate is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Party {
-    /// The members, and the operator.
+    /// For members and the operator, by the members' authority: each connects to the others.
     Members,
-    /// The clients.
+    /// For members to present to clients, by the clients' authority.
     Clients,
+    /// For a client to present to members, by the clients' authority.
+    Client,
 }
 
 /// What is on record of the members' certificates.
@@ -216,9 +221,8 @@ fn under(uid: &str, root: &str) -> String {
 
 /// The authority of an ensemble's clients. It stays when that of the members is replaced: clients have to be told of another
 /// one.
-pub fn client_authority(ensemble: &ValidEnsemble, root: &str) -> AuthorityName {
-    let trust = Trust::only(under(&ensemble.uid, root));
-    authority(&ensemble.namespace, &ensemble.name, &trust)
+pub fn client_authority(namespace: &str, ensemble: &str, uid: &str, root: &str) -> AuthorityName {
+    authority(namespace, ensemble, &Trust::only(under(uid, root)))
 }
 
 /// The names in the members' certificate.
@@ -376,7 +380,7 @@ pub fn config_map(
     issued: &Certificates,
     record: Option<&Record>,
 ) -> DesiredObject {
-    let client_id = client_authority(ensemble, root).id;
+    let client_id = under(&ensemble.uid, root);
     let made = ClientAuthority {
         id: client_id,
         until: issued.clients.authority_until,

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use bellwether_api::ensemble::MemberRole;
 
 use crate::ids::{ServerId, Voters};
-use crate::observation::ServerReport;
+use crate::observation::{Credentials, ServerReport};
 
 /// A serving server's answer to `srvr`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +32,19 @@ pub struct Learners {
 
 /// How the lines of `mntr` with the numbers of followers and observers begin.
 const LEARNERS: [&str; 2] = ["zk_synced_followers\t", "zk_synced_observers\t"];
+
+/// How the line begins that tells of other users of clients than the server has.
+const CREDENTIALS: &str = "Credentials: ";
+
+/// What a member program says, after its server's answer to `srvr`, of the users and the authorities of clients.
+pub fn credentials(answer: &str) -> Credentials {
+    let said = answer.lines().find_map(|l| l.strip_prefix(CREDENTIALS));
+    match said.map(|said| said.strip_prefix("unusable: ").ok_or(said)) {
+        Some(Ok(why)) => Credentials::Unusable(why.to_owned()),
+        Some(Err("outdated")) => Credentials::Outdated,
+        Some(Err(_)) | None => Credentials::Current,
+    }
+}
 
 /// An answer that no ZooKeeper server gives.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -207,6 +220,15 @@ mod tests {
         ] {
             assert_eq!(learners(lines), None, "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_member_says_that_its_server_has_other_users_than_there_are_now() {
+        let said = |line: &str| credentials(&format!("Zxid: 0x1\nMode: follower\n{line}"));
+        assert_eq!(said(""), Credentials::Current);
+        assert_eq!(said("Credentials: outdated\n"), Credentials::Outdated);
+        let why = Credentials::Unusable("it is: empty".to_owned());
+        assert_eq!(said("Credentials: unusable: it is: empty\n"), why);
     }
 
     #[test]

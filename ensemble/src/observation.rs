@@ -144,6 +144,20 @@ pub struct PodObservation {
     pub volumes: Option<VolumeReport>,
     /// What it presents to other members, as [`crate::certificates::presented`] has it; `None` if it does not say.
     pub presents: Option<String>,
+    /// What it says of the users and the authorities of its clients.
+    pub credentials: Credentials,
+}
+
+/// Whether a server has the users and the authorities of clients that there are now. It reads them when it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Credentials {
+    /// It has them, has none, or does not say.
+    #[default]
+    Current,
+    /// It has others, and takes them up when it restarts.
+    Outdated,
+    /// It has others, and could not start with those that there are now: why.
+    Unusable(String),
 }
 
 impl PodObservation {
@@ -155,6 +169,11 @@ impl PodObservation {
     /// Whether its server answers at all.
     pub fn answers(&self) -> bool {
         !matches!(self.server, ServerReport::Unreachable(_))
+    }
+
+    /// Whether a restart gives it another pod template than this revision of it, or other users of its clients.
+    pub fn is_outdated(&self, revision: &Option<String>) -> bool {
+        self.controller_revision != *revision || self.credentials == Credentials::Outdated
     }
 
     /// Whether its server runs and cannot be asked.

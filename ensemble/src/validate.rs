@@ -6,6 +6,7 @@
 //! holds for an ensemble that an older version of the operator accepted.
 
 mod affinity;
+mod authentication;
 mod config;
 mod image;
 mod names;
@@ -18,8 +19,8 @@ use std::collections::BTreeMap;
 
 use crate::ids::ServerId;
 use bellwether_api::ensemble::{
-    ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Network, Pod, ReclaimPolicy,
-    Storage, Tls, versions,
+    Authentication, ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Network, Pod,
+    ReclaimPolicy, Storage, Tls, versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -96,6 +97,8 @@ pub struct ValidEnsemble {
     pub metrics: bool,
     /// What is to be encrypted, as far as the spec says so.
     pub tls: Tls,
+    /// How clients prove who they are. Without users and certificates they do not.
+    pub authentication: Authentication,
     /// Who may connect to the members.
     pub network: Network,
     /// Whether nothing may be changed.
@@ -212,6 +215,7 @@ pub fn validate(
         pod,
         metrics,
         tls,
+        authentication,
         network,
         id_offset,
         paused,
@@ -249,6 +253,10 @@ pub fn validate(
     config::options(&jvm.additional_options, &mut problems);
     let pod = pod.clone().unwrap_or_default();
     pod::check(&name, &pod, heap_mib, &mut problems);
+    let tls = tls.unwrap_or_default();
+    if let Some(authentication) = authentication {
+        authentication::check(authentication, tls, &mut problems);
+    }
     let network = network.clone().unwrap_or_default();
     network::check(&network, &mut problems);
     let storage = storage.clone().unwrap_or_default();
@@ -284,7 +292,8 @@ pub fn validate(
         jvm_options: jvm.additional_options,
         pod,
         metrics: metrics.is_some_and(|m| m.enabled),
-        tls: tls.unwrap_or_default(),
+        tls,
+        authentication: authentication.clone().unwrap_or_default(),
         network,
         paused: *paused,
         restart_at: annotation(labels::RESTART_AT),

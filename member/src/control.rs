@@ -9,13 +9,13 @@ pub(crate) mod identity;
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustls::{ServerConnection, Stream};
 
+use crate::credentials::Credentials;
 use crate::http::{self, Connection, PAUSE};
 use crate::options::Volumes;
 use crate::words;
@@ -39,20 +39,18 @@ pub(crate) struct Control {
     zookeeper: u16,
     volumes: Volumes,
     identity: Identity,
-    /// The directory from which its server reads its certificates.
-    tls: PathBuf,
+    credentials: Credentials,
     connections: Connections,
 }
 
 impl Control {
-    /// For the member with the server on this port. `identity` is the directory with its certificate, `tls` the one from
-    /// which the server reads.
-    pub(crate) fn new(zookeeper: u16, volumes: Volumes, identity: PathBuf, tls: PathBuf) -> Self {
+    /// For the member with the server on this port, which reads its certificates and users from there.
+    pub(crate) fn new(zookeeper: u16, volumes: Volumes, credentials: Credentials) -> Self {
         Self {
             zookeeper,
             volumes,
-            identity: Identity::new(identity),
-            tls,
+            identity: Identity::new(credentials.identity.clone()),
+            credentials,
             connections: Connections::default(),
         }
     }
@@ -110,11 +108,12 @@ impl Control {
     fn answer(&self, head: &[u8]) -> Vec<u8> {
         use Connection::KeepAlive;
         match http::path(head) {
-            Some("/state") => KeepAlive.response(http::TEXT, words::state(self.zookeeper)),
+            Some("/state") => {
+                KeepAlive.response(http::TEXT, words::state(self.zookeeper, &self.credentials))
+            }
             Some("/report") => {
                 let Volumes { data, datalog } = &self.volumes;
-                let certificates = (self.identity.directory(), &*self.tls);
-                let report = words::report(self.zookeeper, (data, datalog), certificates);
+                let report = words::report(self.zookeeper, (data, datalog), &self.credentials);
                 KeepAlive.response(http::JSON, Ok(report))
             }
             _ => KeepAlive.unknown("/state or /report"),

@@ -11,6 +11,7 @@
 //! can do.
 
 mod control;
+mod credentials;
 mod files;
 mod http;
 mod options;

@@ -2,13 +2,17 @@
 
 use std::path::PathBuf;
 
+use crate::credentials::Credentials;
+
 /// What `--help` prints.
 pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
                                  [--datalog DIR] [--identity DIR] [--tls DIR]
+                                 [--users DIR] [--client-authorities DIR]
                                  [--termination-log FILE]
        bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--identity DIR]
-                               [--tls DIR] [--data DIR] [--datalog DIR]
+                               [--tls DIR] [--users DIR] [--client-authorities DIR]
+                               [--data DIR] [--datalog DIR]
        bellwether-member volumes [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
@@ -38,6 +42,10 @@ pub(crate) struct Directories {
     pub(crate) identity: PathBuf,
     /// Where ZooKeeper reads that certificate; absent where its servers speak plaintext to each other.
     pub(crate) tls: PathBuf,
+    /// The Secret with the users of clients; absent if they have none.
+    pub(crate) users: PathBuf,
+    /// The ConfigMap with the authorities of clients' certificates; absent if they have none.
+    pub(crate) client_authorities: PathBuf,
     /// The file that Kubernetes shows as the container's termination message.
     pub(crate) termination_log: PathBuf,
 }
@@ -52,7 +60,21 @@ impl Default for Directories {
             datalog: "/datalog".into(),
             identity: "/etc/bellwether/identity".into(),
             tls: "/tls".into(),
+            users: "/etc/bellwether/users".into(),
+            client_authorities: "/etc/bellwether/client-authorities".into(),
             termination_log: "/dev/termination-log".into(),
+        }
+    }
+}
+
+impl Directories {
+    /// What the server's certificates and the users of its clients come from.
+    pub(crate) fn credentials(&self) -> Credentials {
+        Credentials {
+            users: self.users.clone(),
+            authorities: self.client_authorities.clone(),
+            identity: self.identity.clone(),
+            tls: self.tls.clone(),
         }
     }
 }
@@ -75,10 +97,8 @@ pub(crate) struct Serve {
     pub(crate) control: u16,
     /// ZooKeeper's port on the loopback interface.
     pub(crate) zookeeper: u16,
-    /// The directory with the member's certificate.
-    pub(crate) identity: PathBuf,
-    /// Where ZooKeeper reads that certificate; may be absent.
-    pub(crate) tls: PathBuf,
+    /// What the server's certificates and the users of its clients come from.
+    pub(crate) credentials: Credentials,
     /// Where the volumes are.
     pub(crate) volumes: Volumes,
 }
@@ -140,6 +160,8 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
             "--datalog" => &mut directories.datalog,
             "--identity" => &mut directories.identity,
             "--tls" => &mut directories.tls,
+            "--users" => &mut directories.users,
+            "--client-authorities" => &mut directories.client_authorities,
             "--termination-log" => &mut directories.termination_log,
             other => return Err(format!("prepare has no option {other}")),
         };
@@ -149,28 +171,26 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
 }
 
 fn serve(flags: &[&str]) -> Result<Command, String> {
-    let Directories {
-        data,
-        datalog,
-        identity,
-        tls,
-        ..
-    } = Directories::default();
+    let directories = Directories::default();
+    let credentials = directories.credentials();
+    let Directories { data, datalog, .. } = directories;
     let mut serve = Serve {
         listen: PROBE_PORT,
         control: CONTROL_PORT,
         zookeeper: CLIENT_PORT,
-        identity,
-        tls,
+        credentials,
         volumes: Volumes { data, datalog },
     };
+    let place = &mut serve.credentials;
     for (flag, value) in pairs(flags)? {
         match flag {
             "--listen" => serve.listen = port_number(value)?,
             "--control" => serve.control = port_number(value)?,
             "--port" => serve.zookeeper = port_number(value)?,
-            "--identity" => serve.identity = PathBuf::from(value),
-            "--tls" => serve.tls = PathBuf::from(value),
+            "--identity" => place.identity = PathBuf::from(value),
+            "--tls" => place.tls = PathBuf::from(value),
+            "--users" => place.users = PathBuf::from(value),
+            "--client-authorities" => place.authorities = PathBuf::from(value),
             "--data" => serve.volumes.data = PathBuf::from(value),
             "--datalog" => serve.volumes.datalog = PathBuf::from(value),
             other => return Err(format!("serve has no option {other}")),
@@ -213,7 +233,7 @@ mod tests {
             Ok(Command::Prepare(Directories::default()))
         );
         let all = "prepare --config a --bootstrap b --conf c --data=d --datalog e \
-                   --identity h --tls=i --termination-log g";
+                   --identity h --tls=i --users j --client-authorities k --termination-log g";
         let expected = Directories {
             config: "a".into(),
             bootstrap: "b".into(),
@@ -222,6 +242,8 @@ mod tests {
             datalog: "e".into(),
             identity: "h".into(),
             tls: "i".into(),
+            users: "j".into(),
+            client_authorities: "k".into(),
             termination_log: "g".into(),
         };
         assert_eq!(parse_line(all), Ok(Command::Prepare(expected)));

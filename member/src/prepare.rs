@@ -113,6 +113,7 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
                 dirs.identity.display()
             ));
         }
+        dirs.credentials().provide()?;
     }
 
     Ok(json!({

@@ -42,14 +42,13 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     let Serve {
         zookeeper,
         volumes,
-        identity,
-        tls,
+        credentials,
         ..
     } = options;
-    let (secret, kept) = (identity.clone(), tls.clone());
+    let (secret, kept) = (credentials.identity.clone(), credentials.tls.clone());
     thread::spawn(move || tls_files::keep(&secret, &kept));
     // The probes are answered whatever becomes of this thread.
-    thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, identity, tls)).run(&control));
+    thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, credentials)).run(&control));
     server
         .run(&stop)
         .map_err(|e| format!("cannot wait for requests: {e}"))

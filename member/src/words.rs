@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use bellwether_member::learner_lines;
 use serde_json::{Value, json};
 
+use crate::credentials::Credentials;
 use crate::{tls_files, volumes};
 
 /// How long a server may take for one answer, in all.
@@ -32,21 +33,28 @@ pub(crate) fn ask(port: u16, word: &str, patience: Duration) -> Result<String, S
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 
-/// The answer to `srvr`; if the server leads, the numbers of its learners follow.
-pub(crate) fn state(port: u16) -> Result<String, String> {
+/// The answer to `srvr`. If the server leads, the numbers of its learners follow; and, if it has other users of clients than
+/// there are now, that.
+pub(crate) fn state(port: u16, credentials: &Credentials) -> Result<String, String> {
     let mut answer = ask(port, "srvr", TIMEOUT)?;
     if answer.lines().any(|line| line == "Mode: leader") {
         answer.push_str(&learner_lines(&ask(port, "mntr", TIMEOUT)?));
+    }
+    match credentials.are_outdated() {
+        Ok(Some(true)) => answer.push_str("Credentials: outdated\n"),
+        Ok(Some(false) | None) => {}
+        Err(why) => answer.push_str(&format!("Credentials: unusable: {why}\n")),
     }
     Ok(answer)
 }
 
 /// What the operator is told at once: what the server says of itself and of its configuration, what is on the volumes, and
-/// what the member presents to others. Each answer is known or has a reason why it is not.
+/// what the member presents to others, and whether its server has the users and authorities of clients that there are now.
+/// Each answer is known or has a reason why it is not.
 pub(crate) fn report(
     port: u16,
     (data, datalog): (&Path, &Path),
-    (identity, tls): (&Path, &Path),
+    credentials: &Credentials,
 ) -> String {
     // The operator waits a second, and takes the volumes' part also from a member whose server hangs.
     let deadline = Instant::now() + REPORTED;
@@ -64,9 +72,17 @@ pub(crate) fn report(
     let said = |word| told(ask(word).map(Value::from));
     let (srvr, conf) = (said("srvr"), said("conf"));
     let volumes = told(volumes::report(data, datalog));
-    let certificates = told(tls_files::presented(identity, tls));
-    json!({ "srvr": srvr, "conf": conf, "volumes": volumes, "certificates": certificates })
-        .to_string()
+    let certificates = tls_files::presented(&credentials.identity, &credentials.tls);
+    let outdated = credentials.are_outdated();
+    let outdated = outdated.map(|outdated| json!({ "outdated": outdated == Some(true) }));
+    json!({
+        "srvr": srvr,
+        "conf": conf,
+        "volumes": volumes,
+        "certificates": told(certificates),
+        "credentials": told(outdated),
+    })
+    .to_string()
 }
 
 fn exchange(stream: &mut TcpStream, word: &str, deadline: Instant) -> std::io::Result<Vec<u8>> {

@@ -116,12 +116,13 @@ impl Authority {
         let mut params = params(names, now, valid)?;
         params.distinguished_name.push(DnType::CommonName, first);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        if self.party == Party::Members {
-            // Every member is both: it connects to its peers, and they to it.
-            let usages = &mut params.extended_key_usages;
-            usages.push(ExtendedKeyUsagePurpose::ClientAuth);
-        }
+        use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
+        // A member cannot pass for a client by what it presents to clients, nor a client for a member.
+        params.extended_key_usages = match self.party {
+            Party::Members => vec![ServerAuth, ClientAuth],
+            Party::Clients => vec![ServerAuth],
+            Party::Client => vec![ClientAuth],
+        };
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok((certificate, key))
@@ -132,7 +133,7 @@ impl Authority {
 fn subject_of(party: Party) -> &'static str {
     match party {
         Party::Members => "ensemble",
-        Party::Clients => "client",
+        Party::Clients | Party::Client => "client",
     }
 }
 
@@ -163,7 +164,7 @@ fn key(root: &[u8], name: &AuthorityName, party: Party) -> Result<KeyPair> {
     let secret = Salt::new(HKDF_SHA256, PURPOSE).extract(root);
     // None of the three can hold a slash.
     let mut name = format!("{}/{}/{}", name.namespace, name.ensemble, name.id);
-    if party == Party::Clients {
+    if party != Party::Members {
         name.push_str("/clients");
     }
     let failed = |_| anyhow!("the key of an authority cannot be derived");

@@ -9,7 +9,6 @@ use bellwether_election::census::{parse_connections, parse_watchers};
 use bellwether_ensemble::desired::config::{CLIENT_PORT, SECURE_CLIENT_PORT};
 use bellwether_ensemble::desired::members_service;
 use futures::future::join_all;
-use kube::Client;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -18,7 +17,7 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tracing::debug;
 
-use super::ensembles::trust;
+use super::ensembles::Trust;
 use super::session::Presence;
 use super::{Key, Scope};
 use crate::zookeeper::{ask_for, ask_on};
@@ -41,7 +40,7 @@ pub(super) struct Census {
     members: Arc<str>,
     /// The name in the certificate that every member presents to clients.
     service: Arc<str>,
-    kube: Client,
+    trust: Trust,
     /// Whether the members take TLS.
     presence: watch::Receiver<Presence>,
     known: Arc<Mutex<Known>>,
@@ -68,7 +67,7 @@ impl Census {
     pub(super) fn new(
         ensemble: Key,
         scope: &Scope,
-        kube: Client,
+        trust: Trust,
         presence: watch::Receiver<Presence>,
     ) -> Self {
         let within = format!("{}.svc.{}", ensemble.namespace, scope.cluster_domain);
@@ -77,7 +76,7 @@ impl Census {
             members: format!("{members}.{within}:{CLIENT_PORT}").into(),
             service: format!("{}.{within}", ensemble.name).into(),
             ensemble: Arc::new(ensemble),
-            kube,
+            trust,
             presence,
             known: Arc::default(),
             asking: Arc::default(),
@@ -167,20 +166,16 @@ impl Census {
 
     /// How to ask members that take TLS.
     async fn trusted(&self) -> anyhow::Result<Option<Tls>> {
-        let takes_tls = match &*self.presence.borrow() {
-            Presence::Present(ensemble) => ensemble.takes_tls,
-            _ => false,
+        let uid = match &*self.presence.borrow() {
+            Presence::Present(ensemble) if ensemble.takes_tls => ensemble.uid.clone(),
+            _ => return Ok(None),
         };
-        if !takes_tls {
-            return Ok(None);
-        }
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known().trusted.clone();
         let config = match before.filter(|(at, _)| at.elapsed() < TRUSTED) {
             Some((_, config)) => config,
             None => {
-                let Key { namespace, name } = &*self.ensemble;
-                let config = trust(&self.kube, namespace, name).await?;
+                let config = self.trust.in_ensemble(&self.ensemble, &uid).await?;
                 known().trusted = Some((Instant::now(), config.clone()));
                 config
             }

@@ -4,9 +4,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bellwether_api::ZooKeeperEnsemble;
+use bellwether_ensemble::certificates::{MIRROR, Party, client_authority};
 use bellwether_ensemble::client_tls::ClientTls;
 use bellwether_ensemble::desired::discovery::client_config_map;
 use bellwether_ensemble::stage::Stage as _;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -15,8 +17,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::Key;
 use super::credentials::roots;
+use crate::certificates::Issuer;
 
 /// An ensemble as the API server shows it. What sessions do not need is dropped when it is known.
 #[derive(Clone, Debug, Deserialize)]
@@ -85,27 +91,77 @@ pub(super) enum Untrusted {
          TLS. The operator writes it with the next change of the ensemble."
     )]
     Without(String),
+    #[error(
+        "The operator has no certificate to show to the ensemble: {0:#}. The operator tries again."
+    )]
+    Nobody(anyhow::Error),
 }
 
-/// How to connect to an ensemble over TLS: as its other clients do, by what its ConfigMap for clients says.
-pub(super) async fn trust(
-    client: &Client,
-    namespace: &str,
-    ensemble: &str,
-) -> Result<Arc<ClientConfig>, Untrusted> {
-    let name = client_config_map(ensemble);
-    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
-    let map = match maps.get(&name).await {
-        Ok(map) => map,
-        Err(error) => return Err(Untrusted::Unread(name, Box::new(error))),
-    };
-    let data = map.data.unwrap_or_default();
-    let known = data.get("ca.crt").and_then(|text| roots(text).ok());
-    let Some(known) = known.filter(|roots| !roots.is_empty()) else {
-        return Err(Untrusted::Without(name));
-    };
-    let config = ClientConfig::builder().with_root_certificates(known);
-    Ok(Arc::new(config.with_no_client_auth()))
+/// How long the certificate of the mirror is valid. It is in this process's memory only.
+const IDENTITY_VALID: SignedDuration = SignedDuration::from_hours(5 * 365 * 24);
+
+/// What it takes to connect to an ensemble over TLS.
+#[derive(Clone)]
+pub(super) struct Trust {
+    /// Reads the ConfigMaps for clients.
+    pub(super) kube: Client,
+    /// Signs the certificate of the mirror.
+    pub(super) issuer: Arc<dyn Issuer>,
+}
+
+impl Trust {
+    /// How to connect to the ensemble with this uid: as its other clients do, by what its ConfigMap for clients says, and with
+    /// a certificate that says that this is the mirror. Members ask for it where clients can prove who they are.
+    pub(super) async fn in_ensemble(
+        &self,
+        key: &Key,
+        uid: &str,
+    ) -> Result<Arc<ClientConfig>, Untrusted> {
+        let Key {
+            namespace,
+            name: ensemble,
+        } = key;
+        let name = client_config_map(ensemble);
+        let maps: Api<ConfigMap> = Api::namespaced(self.kube.clone(), namespace);
+        let map = match maps.get(&name).await {
+            Ok(map) => map,
+            Err(error) => return Err(Untrusted::Unread(name, Box::new(error))),
+        };
+        let data = map.data.unwrap_or_default();
+        let known = data.get("ca.crt").and_then(|text| roots(text).ok());
+        let Some(known) = known.filter(|roots| !roots.is_empty()) else {
+            return Err(Untrusted::Without(name));
+        };
+        let (chain, key) = self
+            .identity(namespace, ensemble, uid)
+            .await
+            .map_err(Untrusted::Nobody)?;
+        let config = ClientConfig::builder().with_root_certificates(known);
+        let config = config.with_client_auth_cert(chain, key);
+        Ok(Arc::new(
+            config.map_err(|error| Untrusted::Nobody(error.into()))?,
+        ))
+    }
+
+    /// What the mirror shows to the members of an ensemble.
+    async fn identity(
+        &self,
+        namespace: &str,
+        ensemble: &str,
+        uid: &str,
+    ) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
+        let root = self.issuer.root().await?;
+        let authority = client_authority(namespace, ensemble, uid, &root);
+        let names = vec![MIRROR.to_owned()];
+        let now = Timestamp::now();
+        let issued = self
+            .issuer
+            .issue(&authority, Party::Client, names, now, IDENTITY_VALID);
+        let issued = issued.await?;
+        let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())?;
+        let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes())?;
+        Ok((vec![certificate], key))
+    }
 }
 
 #[cfg(test)]

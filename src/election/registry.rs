@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::census::Census;
-use super::ensembles::{Ensemble, Shown};
+use super::ensembles::{Ensemble, Shown, Trust};
 use super::messages::WriterInput;
 use super::metrics::Metrics;
 use super::mirror::Mirror;
@@ -33,6 +33,7 @@ type Guarded = DeserializeGuard<LeaderElection>;
 /// What runs for the elections.
 pub(super) struct Registry {
     client: Client,
+    trust: Trust,
     scope: Scope,
     inputs: mpsc::Sender<WriterInput>,
     metrics: Metrics,
@@ -85,12 +86,14 @@ impl Drop for Task {
 impl Registry {
     pub(super) fn new(
         client: Client,
+        trust: Trust,
         scope: Scope,
         inputs: mpsc::Sender<WriterInput>,
         metrics: Metrics,
     ) -> Self {
         Self {
             client,
+            trust,
             scope,
             inputs,
             metrics,
@@ -226,8 +229,8 @@ impl Registry {
         let session = self.sessions.entry(Arc::clone(&target)).or_insert_with(|| {
             let (presence, is_present) = watch::channel(presence);
             let census = target.ensemble().map(|ensemble| {
-                let (kube, is_present) = (self.client.clone(), is_present.clone());
-                Census::new(ensemble, &self.scope, kube, is_present)
+                let (trust, is_present) = (self.trust.clone(), is_present.clone());
+                Census::new(ensemble, &self.scope, trust, is_present)
             });
             let (link_is, link) = watch::channel(Link::Starting);
             let keeper = Keeper {
@@ -237,7 +240,7 @@ impl Registry {
                 presence: is_present,
                 link: link_is,
                 permissions: self.scope.permissions.clone(),
-                kube: self.client.clone(),
+                trust: self.trust.clone(),
                 metrics: self.metrics.clone(),
             };
             Session {

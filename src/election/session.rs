@@ -15,10 +15,9 @@ use tokio_rustls::rustls::ClientConfig;
 use tracing::{info, warn};
 use zookeeper_client::{Client, Error, SessionState};
 
-use super::Key;
 use super::budget::Budget;
 use super::credentials::{Credentials, CredentialsError};
-use super::ensembles::{Ensemble, trust};
+use super::ensembles::{Ensemble, Trust};
 use super::metrics::{Counted, Metrics};
 use super::relay::{Limits, Relay, Strangers};
 use super::supervise::{PAUSE, supervise};
@@ -105,8 +104,8 @@ pub(super) struct Keeper {
     pub(super) link: watch::Sender<Link>,
     /// Which hosts may be connected to.
     pub(super) permissions: Arc<Permissions>,
-    /// Reads the Secrets.
-    pub(super) kube: kube::Client,
+    /// What it takes to connect to an ensemble that Bellwether runs.
+    pub(super) trust: Trust,
     pub(super) metrics: Metrics,
 }
 
@@ -161,11 +160,11 @@ impl Keeper {
                 }
             };
             let address = match ensemble.takes_tls {
-                true => Address::Secure(&self.secure_address),
+                true => Address::Secure(&self.secure_address, &ensemble.uid),
                 false => Address::Plain(&self.address),
             };
             let connected = tokio::select! {
-                connected = connect(&self.kube, &self.target, &address) => connected,
+                connected = connect(&self.trust, &self.target, &address) => connected,
                 changed = self.presence.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
@@ -221,7 +220,7 @@ impl Keeper {
             () = follow(&self.target, &self.address, Arc::new(client), &self.link) => {
                 Some(Pause::Usual)
             }
-            () = credentials.changed(&self.kube, &self.target) => {
+            () = credentials.changed(&self.trust.kube, &self.target) => {
                 info!(ensemble = %self.address, "the Secrets changed, or are gone");
                 Some(Pause::None)
             }
@@ -269,13 +268,13 @@ fn complained(complaint: &str) -> String {
 enum Address<'a> {
     /// As the target says.
     Plain(&'a str),
-    /// Over TLS, to an ensemble that Bellwether runs.
-    Secure(&'a str),
+    /// Over TLS, to an ensemble that Bellwether runs, which has this uid.
+    Secure(&'a str, &'a str),
 }
 
 /// Opens a session with what the target names, and with trust in an ensemble that takes TLS.
 async fn connect(
-    kube: &kube::Client,
+    trust: &Trust,
     target: &Target,
     address: &Address<'_>,
 ) -> Result<Opened, Unopened> {
@@ -285,10 +284,12 @@ async fn connect(
         pause: Pause::Usual,
         trouble: None,
     };
-    let credentials = Credentials::read(kube, target).await.map_err(unopened)?;
+    let credentials = Credentials::read(&trust.kube, target)
+        .await
+        .map_err(unopened)?;
     let tls = match (address, target.ensemble()) {
-        (Address::Secure(_), Some(Key { namespace, name })) => {
-            let trust = trust(kube, &namespace, &name).await;
+        (Address::Secure(_, uid), Some(ensemble)) => {
+            let trust = trust.in_ensemble(&ensemble, uid).await;
             Some(trust.map_err(|untrusted| Unopened {
                 reason: Reason::EnsembleNotReady,
                 detail: untrusted.to_string(),
@@ -298,7 +299,7 @@ async fn connect(
         }
         _ => credentials.tls_config().map_err(unopened)?,
     };
-    let (Address::Plain(address) | Address::Secure(address)) = address;
+    let (Address::Plain(address) | Address::Secure(address, _)) = address;
     open(target, address, credentials, tls).await
 }
 

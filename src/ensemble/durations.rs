@@ -85,6 +85,7 @@ mod tests {
             server: ServerReport::Looking,
             volumes: None,
             presents: None,
+            credentials: Default::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use bellwether_ensemble::desired::stateful_set::RESTART;
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, network, observers, parse_bootstrap, written,
 };
-use bellwether_ensemble::four_letter::{Learners, parse_srvr};
+use bellwether_ensemble::four_letter::{Learners, credentials, parse_srvr};
 use bellwether_ensemble::observation::{
     BootstrapPermission, ObserversObservation, PodObservation, Revision, ServerReport,
     StatefulSetObservation,
@@ -168,6 +168,7 @@ pub(crate) fn resting(objects: &Objects, gathered: &Gathered) -> Vec<Resting> {
             contact: contact(object, &gathered.authority)?,
             role,
             epoch: zxid >> 32,
+            credentials: pod.credentials.clone(),
         })
     };
     let pods = observation.pods.iter().chain(&observation.observers.pods);
@@ -182,7 +183,7 @@ pub(crate) fn resting(objects: &Objects, gathered: &Gathered) -> Vec<Resting> {
     members
 }
 
-/// Whether the servers of an ensemble at rest have the roles and epochs that they had before. A leader that tells of
+/// Whether the servers of an ensemble at rest have the roles, epochs and users that they had before. A leader that tells of
 /// its learners must have those that it had.
 pub(crate) async fn are_as_before(
     context: &Context,
@@ -192,12 +193,15 @@ pub(crate) async fn are_as_before(
     let asked = members.iter().map(|member| async {
         let since = Instant::now();
         let answer = context.members.state(&member.contact).await;
-        let serving = answer.ok().and_then(|answer| parse_srvr(&answer).ok()?);
+        let answer = answer.unwrap_or_default();
+        let serving = parse_srvr(&answer).ok().flatten();
         let outcome = serving.as_ref().map_or("unreachable", |_| "serving");
         context.metrics.probed(outcome, since.elapsed());
         serving.is_some_and(|serving| {
             let told = serving.learners.unwrap_or(learners);
-            (serving.role, serving.zxid >> 32, told) == (member.role, member.epoch, learners)
+            let same =
+                (serving.role, serving.zxid >> 32, told) == (member.role, member.epoch, learners);
+            same && credentials(&answer) == member.credentials
         })
     });
     !members.is_empty() && join_all(asked).await.into_iter().all(|same| same)
@@ -260,6 +264,7 @@ async fn observe_pods(
             observed.server = told.server;
             observed.volumes = told.volumes;
             observed.presents = told.presents;
+            observed.credentials = told.credentials;
             observed
         })
     });
@@ -381,6 +386,7 @@ fn observe_pod(rules: Rules, pod: &Pod, ordinal: u16) -> PodObservation {
         server: ServerReport::Unreachable("not asked yet".to_owned()),
         volumes: None,
         presents: None,
+        credentials: Default::default(),
     }
 }
 

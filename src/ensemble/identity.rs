@@ -143,7 +143,7 @@ impl Identities {
     ) -> Result<Certificates, Error> {
         let now = Timestamp::now();
         let of_members = authority(&valid.namespace, &valid.name, trust);
-        let of_clients = client_authority(valid, root);
+        let of_clients = client_authority(&valid.namespace, &valid.name, &valid.uid, root);
         let issue = |authority, party, names| async move {
             let issued = self.issuer.issue(authority, party, names, now, VALID);
             issued.await.map_err(Error::Certificate)

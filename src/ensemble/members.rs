@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::AuthorityName;
-use bellwether_ensemble::observation::ServerReport;
+use bellwether_ensemble::observation::{Credentials, ServerReport};
 use bellwether_ensemble::volume_report::VolumeReport;
 use tokio::sync::Semaphore;
 
@@ -47,6 +47,8 @@ pub struct Told {
     pub volumes: Option<VolumeReport>,
     /// What it presents to other members, if it says so: see `bellwether_ensemble::certificates::presented`.
     pub presents: Option<String>,
+    /// What it says of the users and the authorities of its clients.
+    pub credentials: Credentials,
 }
 
 impl Told {
@@ -56,6 +58,7 @@ impl Told {
             server,
             volumes: None,
             presents: None,
+            credentials: Default::default(),
         }
     }
 }
@@ -92,18 +95,19 @@ impl Members for Network {
 
     async fn report(&self, contact: &Contact, id: ServerId) -> Told {
         let _turn = self.turns.acquire().await.ok();
-        let (server, volumes, presents) = match &contact.authority {
+        let (server, volumes, presents, credentials) = match &contact.authority {
             Some(authority) => match self.control.report(contact.address, authority).await {
                 Ok(report) => (
                     report.server(id).await,
                     Some(report.volumes()),
                     report.presents(),
+                    report.credentials(),
                 ),
                 Err(error) => return Told::only(ServerReport::Unreachable(error.to_string())),
             },
             None => {
                 let (server, volumes) = words::report(contact.address, id).await;
-                (server, volumes, None)
+                (server, volumes, None, Credentials::Current)
             }
         };
         let volumes = volumes.transpose().unwrap_or_else(|error| {
@@ -115,6 +119,7 @@ impl Members for Network {
             server,
             volumes,
             presents,
+            credentials,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bellwether_api::ensemble::MemberRole;
 use bellwether_ensemble::Voters;
 use bellwether_ensemble::four_letter::Learners;
-use bellwether_ensemble::observation::{Observation, PodObservation, ServerReport};
+use bellwether_ensemble::observation::{Credentials, Observation, PodObservation, ServerReport};
 use tokio::time::Instant;
 
 use super::members::Contact;
@@ -98,6 +98,8 @@ pub(crate) struct Resting {
     pub role: MemberRole,
     /// The epoch of its last transaction.
     pub epoch: u64,
+    /// What it says of the users of its clients.
+    pub credentials: Credentials,
 }
 
 /// The learners that the leader among these members has.
@@ -322,6 +324,7 @@ mod tests {
             },
             role,
             epoch: 1,
+            credentials: Credentials::Current,
         };
         vec![
             member(1, MemberRole::Leader),

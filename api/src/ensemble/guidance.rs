@@ -54,6 +54,10 @@ impl Reason {
                 "See `kubectl describe pod` and the logs of the container that the message names. Until it runs the pod is not ready, and Services send no clients to it.",
             )
             .more("a-container-beside-zookeepers-fails"),
+            Self::CredentialsUnusable => Guidance::new(
+                "It restarts no member for them. Members that run serve on with the users that they started with; one that restarts does not come up.",
+                "Correct the Secret or the ConfigMap that the message names. The members take it up by themselves, one after the other.",
+            ),
             Self::Stable => Guidance::new("There is nothing to carry out.", NOTHING),
             Self::Paused => Guidance::new(
                 "It writes the status and changes nothing.",

@@ -285,6 +285,8 @@ vocabulary! {
         PodFailing,
         /// A container beside ZooKeeper's does not run; the server itself does not depend on it.
         ContainerFailing,
+        /// The users of clients, or the authorities of their certificates, are missing or cannot be used.
+        CredentialsUnusable,
         /// Nothing to do.
         Stable,
         /// The spec says `paused`.

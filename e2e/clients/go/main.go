@@ -75,6 +75,13 @@ func dialTLS(ca string, servers []string) (zk.Dialer, error) {
 		return nil, err
 	}
 	config := &tls.Config{RootCAs: roots, ServerName: host}
+	if file := os.Getenv("CERTIFICATE"); file != "" {
+		certificate, err := tls.LoadX509KeyPair(file, file)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{certificate}
+	}
 	return func(network, address string, timeout time.Duration) (net.Conn, error) {
 		return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, network, address, config)
 	}, nil

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use bellwether_api::ensemble::Authentication;
 use bellwether_api::labels;
 use serde_json::{Value, json};
 
@@ -86,6 +87,10 @@ const METRICS_PROVIDER: &str = "org.apache.zookeeper.metrics.prometheus.Promethe
 const SECURITY_PROPERTIES: &str =
     "networkaddress.cache.ttl=1\nnetworkaddress.cache.negative.ttl=0\n";
 
+/// Where Java finds the users (`sun.security.provider.ConfigFile`). The member program writes the file, so that no password is in
+/// a ConfigMap or on a command line.
+const LOGIN: &str = "login.config.url.1=file:/tls/jaas.conf\n";
+
 const LOGBACK: &str = r#"<configuration>
   <appender name="CONSOLE" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{ISO8601} [myid:%X{myid}] - %-5p [%t:%C{1}@%L] - %m%n</pattern></encoder>
@@ -105,11 +110,12 @@ pub fn render(
     initialize: Option<ServerId>,
     tls: Encryption,
 ) -> RenderedRevision {
+    let mut security = SECURITY_PROPERTIES.to_owned();
+    if tls.clients.takes_tls() && ensemble.authentication.users.is_some() {
+        security.push_str(LOGIN);
+    }
     let mut files = BTreeMap::from([
-        (
-            "security.properties".to_owned(),
-            SECURITY_PROPERTIES.to_owned(),
-        ),
+        ("security.properties".to_owned(), security),
         ("logback.xml".to_owned(), LOGBACK.to_owned()),
     ]);
     let servers = server_lines(ensemble, voters);
@@ -183,6 +189,9 @@ fn cfg(
     lines.insert("clientPort", &port);
     let secure_port = SECURE_CLIENT_PORT.to_string();
     lines.extend(client_tls_lines(tls.clients, &secure_port));
+    if tls.clients.takes_tls() {
+        lines.extend(authentication_lines(&ensemble.authentication));
+    }
     let metrics_port = METRICS_PORT.to_string();
     if ensemble.metrics {
         lines.insert("metricsProvider.className", METRICS_PROVIDER);
@@ -255,6 +264,50 @@ fn client_tls_lines(tls: ClientTls, port: &str) -> Vec<(&'static str, &str)> {
     lines
 }
 
+/// How clients prove who they are. These lines replace those of [`client_tls_lines`] with the same keys.
+///
+/// * Without a certificate a client is still let in, and refused later if it has to authenticate itself: it may be a user
+///   (`NettyServerCnxnFactory.CertificateVerifier`).
+/// * A server refuses requests of a connection that is of none of these schemes (`AuthenticationHelper`). The four-letter
+///   words, which the member program asks on the loopback interface, are no requests.
+/// * The operator's mirror of elections has a certificate of the clients' authority, so certificates are always among them.
+fn authentication_lines(authentication: &Authentication) -> Vec<(&'static str, &str)> {
+    let Authentication {
+        required,
+        users,
+        certificates,
+    } = authentication;
+    if users.is_none() && certificates.is_none() {
+        return Vec::new();
+    }
+    let mut lines = vec![
+        ("ssl.clientAuth", "want"),
+        ("ssl.trustStore.location", "/tls/client-trust.pem"),
+        (
+            "authProvider.x509",
+            "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+        ),
+    ];
+    if let Some(users) = users {
+        lines.push((
+            "authProvider.sasl",
+            "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        ));
+        let user = users.super_user.as_deref();
+        lines.extend(user.map(|user| ("superUser", user)));
+    }
+    let subject = certificates.as_ref().and_then(|c| c.super_user.as_deref());
+    lines.extend(subject.map(|subject| ("X509AuthenticationProvider.superUser", subject)));
+    if *required {
+        let schemes = if users.is_some() { "sasl,x509" } else { "x509" };
+        lines.extend([
+            ("enforce.auth.enabled", "true"),
+            ("enforce.auth.schemes", schemes),
+        ]);
+    }
+    lines
+}
+
 /// The DNS name of a member.
 pub fn member_host(ensemble: &ValidEnsemble, id: ServerId) -> String {
     let ordinal = id.0.saturating_sub(ensemble.id_offset + 1);
@@ -293,7 +346,7 @@ pub fn config_map(ensemble: &ValidEnsemble, rendered: &RenderedRevision) -> Desi
 #[cfg(test)]
 mod tests {
     use bellwether_api::ZooKeeperEnsembleSpec;
-    use bellwether_api::ensemble::Config;
+    use bellwether_api::ensemble::{ClientCertificates, Config, Users};
 
     use super::*;
     use crate::validate::example;
@@ -398,6 +451,70 @@ mod tests {
         );
         let required = "clientPort=2181 clientPortAddress=127.0.0.1 secureClientPort=2281";
         assert_eq!(ports(ClientTls::Required), required);
+    }
+
+    fn with_authentication(required: bool, users: bool, certificates: bool) -> ValidEnsemble {
+        let users = users.then(|| Users {
+            secret_name: "users".to_owned(),
+            super_user: Some("root".to_owned()),
+        });
+        let certificates = certificates.then(|| ClientCertificates {
+            config_map_name: "authorities".to_owned(),
+            super_user: Some("CN=admin,O=a\\,b".to_owned()),
+        });
+        let authentication = Authentication {
+            required,
+            users,
+            certificates,
+        };
+        ValidEnsemble {
+            authentication,
+            ..single()
+        }
+    }
+
+    fn over_tls(ensemble: &ValidEnsemble, clients: ClientTls) -> RenderedRevision {
+        let servers = ServerTls::Required;
+        let tls = Encryption { servers, clients };
+        render(ensemble, &Voters::first(1, 0), None, tls)
+    }
+
+    #[test]
+    fn clients_that_have_to_prove_who_they_are_do_it_in_every_way_that_is_asked_for_and_no_other() {
+        let said = |ensemble: &ValidEnsemble| {
+            let plain = over_tls(&single(), ClientTls::Optional);
+            let files = over_tls(ensemble, ClientTls::Optional).files;
+            let before = plain.files["zoo-1.cfg"].lines().collect::<Vec<_>>();
+            let lines = files["zoo-1.cfg"]
+                .lines()
+                .filter(|line| !before.contains(line));
+            let login =
+                files["security.properties"].contains("login.config.url.1=file:/tls/jaas.conf");
+            (lines.collect::<Vec<_>>().join("\n"), login)
+        };
+        insta::assert_snapshot!(said(&with_authentication(true, true, true)).0, @r"
+        X509AuthenticationProvider.superUser=CN=admin,O=a\\,b
+        authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider
+        authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider
+        enforce.auth.enabled=true
+        enforce.auth.schemes=sasl,x509
+        ssl.clientAuth=want
+        ssl.trustStore.location=/tls/client-trust.pem
+        superUser=root
+        ");
+        let (certificates, login) = said(&with_authentication(true, false, true));
+        assert!(certificates.contains("enforce.auth.schemes=x509"));
+        assert!(!certificates.contains("sasl") && !login);
+        let (users, login) = said(&with_authentication(false, true, false));
+        assert!(!users.contains("enforce.auth") && login);
+    }
+
+    /// On the way from plaintext, no member demands what it has no port for.
+    #[test]
+    fn without_a_port_for_tls_nobody_proves_anything() {
+        let ensemble = with_authentication(true, true, true);
+        let plain = over_tls(&single(), ClientTls::Disabled);
+        assert_eq!(over_tls(&ensemble, ClientTls::Disabled), plain);
     }
 
     #[test]

@@ -64,6 +64,7 @@ pub(crate) fn pod(
         node: None,
         volumes: Some(volumes(true, Some(1))),
         presents: None,
+        credentials: Default::default(),
         server: ServerReport::Serving {
             role,
             zxid: 1 << 32,

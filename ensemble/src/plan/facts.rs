@@ -177,6 +177,7 @@ mod tests {
             },
             volumes: None,
             presents: None,
+            credentials: Default::default(),
         };
         Observation {
             pods: vec![pod(0, MemberRole::Leader), pod(1, role)],

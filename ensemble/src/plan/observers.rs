@@ -116,11 +116,8 @@ pub fn plan_observers<'a>(
     } else {
         choose(ensemble, observation, view)
     };
-    let current = set.and_then(|s| s.update_revision.as_ref());
-    let outdated = pods
-        .iter()
-        .filter(|p| p.controller_revision.as_ref() != current)
-        .count();
+    let current = set.and_then(|s| s.update_revision.clone());
+    let outdated = pods.iter().filter(|p| p.is_outdated(&current)).count();
     ObserverPlan {
         outdated,
         object,
@@ -142,11 +139,11 @@ fn choose<'a>(
     let Some(set) = observers.stateful_set.as_ref() else {
         return Choice::Nothing;
     };
-    let Some(update_revision) = set.update_revision.as_ref() else {
+    if set.update_revision.is_none() {
         let what = "the StatefulSet controller to notice the observers' new pod template";
         return Choice::Wait(WaitingOn::Other(what.to_owned()));
-    };
-    let is_updated = |p: &&PodObservation| p.controller_revision.as_ref() == Some(update_revision);
+    }
+    let is_updated = |p: &&PodObservation| !p.is_outdated(&set.update_revision);
     let updated = || observers.pods.iter().filter(is_updated);
     let outdated = || observers.pods.iter().filter(|p| !is_updated(p));
     if let Some(trouble) = updated().find_map(failing) {

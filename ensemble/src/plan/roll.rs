@@ -13,7 +13,7 @@
 
 use crate::desired::pod_name;
 use crate::ids::{ServerId, Voters};
-use crate::observation::{PodState, ServerReport, StatefulSetObservation};
+use crate::observation::{Credentials, PodState, ServerReport, StatefulSetObservation};
 use crate::plan::trouble::{Trouble, beside};
 use crate::plan::verdict::{Verdict, WaitingOn};
 use crate::plan::view::{Member, View};
@@ -337,7 +337,9 @@ fn restart_is_safe(view: &View<'_>, id: ServerId) -> Result<(), WaitingOn> {
 /// Why a member restarts.
 fn reason(view: &View<'_>, member: &Member<'_>) -> String {
     let new = &view.template.voters;
-    if member.voters == new {
+    if member.pod.credentials == Credentials::Outdated {
+        "the users of clients, or the authorities of their certificates, changed".to_owned()
+    } else if member.voters == new {
         "its pod template changed".to_owned()
     } else {
         format!(

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 
 use crate::desired::config::CLIENT_PORT;
 use crate::desired::stateful_set::{CONTROL_PORT, PROBE_PORT};
-use crate::observation::{PodObservation, PodState, ServerReport};
+use crate::observation::{Credentials, PodObservation, PodState, ServerReport};
 use crate::plan::report::{START_TIME, is_new, serve};
 use crate::plan::view::{Member, View};
 
@@ -103,7 +103,35 @@ pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Vec<Trouble> {
         message: format!("{}.", serve(view)),
     });
     let beside = members().find_map(|m| beside(m.pod));
-    failing.chain(down).chain(beside).collect()
+    let credentials = unusable_credentials(view);
+    failing
+        .chain(down)
+        .chain(credentials)
+        .chain(beside)
+        .collect()
+}
+
+/// Members that could not start with the users, or the authorities, of clients as they are now.
+fn unusable_credentials(view: &View<'_>) -> Option<Trouble> {
+    let said = |m: &Member<'_>| match &m.pod.credentials {
+        Credentials::Unusable(why) => Some((m.pod.name.clone(), why.clone())),
+        Credentials::Current | Credentials::Outdated => None,
+    };
+    let (pod, why) = view.members.values().find_map(said)?;
+    Some(Trouble {
+        reason: Reason::CredentialsUnusable,
+        message: format!(
+            "Pod {pod} says: {} Members that run serve on with what they started with, and a member that restarts does \
+             not come up. Correct the Secret or the ConfigMap that spec.authentication names.",
+            sentence(&why)
+        ),
+    })
+}
+
+/// A text with a full stop at its end.
+fn sentence(text: &str) -> String {
+    let end = if text.ends_with('.') { "" } else { "." };
+    format!("{text}{end}")
 }
 
 /// A container that fails beside the server of this pod.

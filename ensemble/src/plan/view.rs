@@ -75,7 +75,8 @@ pub struct Member<'a> {
     pub pod: &'a PodObservation,
     /// The voters of the configuration that it runs.
     pub voters: &'a Voters,
-    /// Whether it was made from another pod template than the current one.
+    /// Whether it was made from another pod template than the current one, or its server has other users of clients than
+    /// there are now.
     pub outdated: bool,
 }
 
@@ -170,8 +171,7 @@ impl<'a> View<'a> {
                     says: revision.voters.clone(),
                 });
             }
-            let outdated =
-                set.update_revision.is_none() || pod.controller_revision != set.update_revision;
+            let outdated = set.update_revision.is_none() || pod.is_outdated(&set.update_revision);
             members.insert(
                 id,
                 Member {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bellwether_api::ZooKeeperEnsembleSpec;
-use bellwether_api::ensemble::{Config, Jvm, Observers, ServerMetrics};
+use bellwether_api::ensemble::{ClientsTls, Config, Jvm, Observers, ServerMetrics};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::FieldsV1;
 use serde_json::json;
 
@@ -210,4 +210,53 @@ fn what_a_valid_spec_says_is_what_the_operator_works_with() {
     assert_eq!(valid.accept_data_loss, Some(accepts));
     assert_eq!([11, 13].map(|id| valid.ordinal(ServerId(id))), [0, 2]);
     assert_eq!(valid.storage_size.0, "8Gi");
+}
+
+#[test]
+fn who_proves_who_they_are_needs_a_port_for_tls_and_names_that_can_be() {
+    let with = |authentication: serde_json::Value, clients: Option<ClientsTls>| {
+        refused(|spec| {
+            spec.authentication = serde_json::from_value(authentication).unwrap();
+            spec.tls = Some(Tls {
+                servers: None,
+                clients,
+            });
+        })
+    };
+    let field = |name: &str| format!("spec.authentication{name}");
+    let good = json!({
+        "required": true,
+        "users": { "secretName": "shop-zookeeper-users", "superUser": "root_1.a-b" },
+        "certificates": { "configMapName": "authorities", "superUser": "CN=admin,O=\"a, b\"" },
+    });
+    for clients in [ClientsTls::Optional, ClientsTls::Required] {
+        assert!(with(good.clone(), Some(clients)).is_empty());
+    }
+    for clients in [None, Some(ClientsTls::Disabled)] {
+        assert_eq!(with(good.clone(), clients), [field("")]);
+    }
+    let bad = |authentication| with(authentication, Some(ClientsTls::Required));
+    assert_eq!(bad(json!({ "required": true })), [field("")]);
+    for (users, name) in [
+        (
+            json!({ "secretName": "A-zookeeper-users" }),
+            ".users.secretName",
+        ),
+        (json!({ "secretName": "database" }), ".users.secretName"),
+        (
+            json!({ "secretName": "zookeeper-users", "superUser": "a b" }),
+            ".users.superUser",
+        ),
+    ] {
+        assert_eq!(bad(json!({ "users": users })), [field(name)]);
+    }
+    for subject in ["", "admin", "=admin", "CN=", "CN=a\nskipACL=yes"] {
+        let certificates = json!({ "configMapName": "a", "superUser": subject });
+        let name = field(".certificates.superUser");
+        assert_eq!(
+            bad(json!({ "certificates": certificates })),
+            [name],
+            "{subject:?}"
+        );
+    }
 }

@@ -81,6 +81,7 @@ impl<F: Faults> World<F> {
                 transaction_log: None,
             }),
             presents: None,
+            credentials: Default::default(),
         };
         self.faults.distort(&mut seen);
         seen

@@ -14,6 +14,9 @@ use webpki::EndEntityCert;
 /// The name in the operator's certificate.
 const OPERATOR: &str = "operator.zookeeper.bellwether.dev";
 
+/// The file with the clients' authority.
+pub(crate) const CLIENT_AUTHORITY: &str = "client-ca.crt";
+
 /// The files in the Secret: the authority, the certificate, its key.
 pub(crate) type Files = [Vec<u8>; 3];
 
@@ -31,11 +34,6 @@ impl Identity {
             directory,
             last: Mutex::default(),
         }
-    }
-
-    /// Where the files are.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
     }
 
     /// What to present now. Files that are of no use do not replace those that were.
@@ -87,7 +85,7 @@ pub(crate) fn read_for_clients(directory: &Path) -> Result<Option<Files>> {
         certificate => certificate?,
     };
     let files = [
-        file("client-ca.crt")?,
+        file(CLIENT_AUTHORITY)?,
         certificate,
         file("client-port.key")?,
     ];
@@ -96,7 +94,7 @@ pub(crate) fn read_for_clients(directory: &Path) -> Result<Option<Files>> {
 }
 
 /// The directory with the files of one version.
-fn version(directory: &Path) -> PathBuf {
+pub(crate) fn version(directory: &Path) -> PathBuf {
     let version = directory.join("..data").canonicalize();
     version.unwrap_or_else(|_| directory.to_owned())
 }

@@ -7,6 +7,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
+use std::path::PathBuf;
+
 use super::*;
 
 const MEMBER: &str = "member.zookeeper.bellwether.dev";
@@ -84,12 +86,13 @@ impl Member {
             datalog: "/nonexistent".into(),
         };
         // Nothing listens on the port of the server.
-        let control = Arc::new(Control::new(
-            1,
-            volumes,
-            member.directory.clone(),
-            "/nonexistent".into(),
-        ));
+        let credentials = Credentials {
+            users: "/nonexistent".into(),
+            authorities: "/nonexistent".into(),
+            identity: member.directory.clone(),
+            tls: "/nonexistent".into(),
+        };
+        let control = Arc::new(Control::new(1, volumes, credentials));
         thread::spawn(move || control.run(&listener));
         member
     }

@@ -33,6 +33,8 @@ impl Pod {
             datalog: root.join("datalog"),
             identity: root.join("identity"),
             tls: root.join("tls"),
+            users: root.join("users"),
+            client_authorities: root.join("client-authorities"),
             termination_log: root.join("termination-log"),
         };
         for dir in [

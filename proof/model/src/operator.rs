@@ -223,6 +223,7 @@ impl Operator {
                 node: None,
                 server: report(*ordinal, pod),
                 presents: None,
+                credentials: Default::default(),
                 volumes: tells(*pod).then(|| volumes(sight.empty & bit((*ordinal).into()) == 0)),
             })
         });

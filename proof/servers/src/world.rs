@@ -373,6 +373,7 @@ impl World {
             node: None,
             volumes: None,
             presents: None,
+            credentials: Default::default(),
             server: self
                 .reports
                 .get(&ServerId(pod.ordinal + 1))

@@ -168,6 +168,7 @@ impl Members for Reach {
             server,
             volumes,
             presents: None,
+            credentials: Default::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use super::super::relay::tests::server;
 use super::super::target::Holder;
 use super::*;
+use crate::certificates::Authorities;
 
 /// Keeps a session to a server, and returns the link that mirrors follow.
 pub(in crate::election) fn kept(
@@ -36,6 +37,7 @@ fn keeper(
         connect_string: address.clone(),
         tls: None,
     };
+    let kube = kube::Client::new(Router::new(), "default");
     Keeper {
         target: Target {
             namespace: "default".to_owned(),
@@ -47,7 +49,10 @@ fn keeper(
         presence,
         link,
         permissions: Arc::new(permissions),
-        kube: kube::Client::new(Router::new(), "default"),
+        trust: Trust {
+            issuer: Arc::new(Authorities::new(kube.clone(), "default", "root")),
+            kube,
+        },
         metrics: Metrics::default(),
     }
 }

@@ -13,7 +13,7 @@ use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::{AuthorityName, MEMBER, presented};
 use bellwether_ensemble::desired::stateful_set::CONTROL_PORT;
 use bellwether_ensemble::four_letter::probe_by;
-use bellwether_ensemble::observation::ServerReport;
+use bellwether_ensemble::observation::{Credentials, ServerReport};
 use bellwether_ensemble::volume_report::{self, VolumeReport};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -60,6 +60,14 @@ pub(super) struct Report {
     volumes: Answer<Value>,
     /// `None` of a member program of an earlier version.
     certificates: Option<Answer<Certificates>>,
+    /// `None` of a member program of an earlier version.
+    credentials: Option<Answer<ClientCredentials>>,
+}
+
+/// What the server has of its clients.
+#[derive(Clone, Debug, Deserialize)]
+struct ClientCredentials {
+    outdated: bool,
 }
 
 /// What the member presents to others, as PEM.
@@ -100,6 +108,15 @@ impl Report {
     pub(super) fn presents(&self) -> Option<String> {
         let known = self.certificates.as_ref()?.known().ok()?;
         Some(presented(&known.authorities, &known.certificate))
+    }
+
+    /// What the member says of the users and the authorities of its clients.
+    pub(super) fn credentials(&self) -> Credentials {
+        match self.credentials.as_ref().map(Answer::known) {
+            None | Some(Ok(ClientCredentials { outdated: false })) => Credentials::Current,
+            Some(Ok(ClientCredentials { outdated: true })) => Credentials::Outdated,
+            Some(Err(why)) => Credentials::Unusable(why),
+        }
     }
 
     /// What is on the volumes, or why that is not known.

@@ -2,7 +2,8 @@
 //!
 //! It takes the lock as soon as it can, says whom a second session sees waiting, and prints one JSON
 //! object a line like all client programs of the tests. With the file of an authority in the environment variable CA
-//! it connects over TLS.
+//! it connects over TLS; CERTIFICATE is a file with the certificate that it shows and the key, and SASL_NAME and
+//! SASL_PASSWORD are what it logs in with.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +12,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use zookeeper_client::{Acls, Client, CreateMode, LockOptions, LockPrefix, TlsOptions};
+use zookeeper_client::{
+    Acls, Client, CreateMode, LockOptions, LockPrefix, SaslOptions, TlsOptions,
+};
 
 const SESSION: Duration = Duration::from_secs(6);
 /// How often the queue is looked at.
@@ -23,11 +26,19 @@ fn say(event: &str, mut fields: Value) {
 }
 
 async fn connect(hosts: &str) -> Result<Client> {
-    let connector = Client::connector().with_session_timeout(SESSION);
+    let mut connector = Client::connector().with_session_timeout(SESSION);
+    if let Ok(name) = std::env::var("SASL_NAME") {
+        let password = std::env::var("SASL_PASSWORD")?;
+        connector = connector.with_sasl(SaslOptions::digest_md5(name, password));
+    }
     let Some(ca) = std::env::var_os("CA") else {
         return Ok(connector.connect(hosts).await?);
     };
-    let options = TlsOptions::new().with_pem_ca(&std::fs::read_to_string(ca)?)?;
+    let mut options = TlsOptions::new().with_pem_ca(&std::fs::read_to_string(ca)?)?;
+    if let Some(file) = std::env::var_os("CERTIFICATE") {
+        let pem = std::fs::read_to_string(file)?;
+        options = options.with_pem_identity(&pem, &pem)?;
+    }
     Ok(connector.with_tls(options).secure_connect(hosts).await?)
 }
 

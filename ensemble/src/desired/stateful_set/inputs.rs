@@ -1,5 +1,6 @@
 //! The hash of what a pod template depends on.
 
+use bellwether_api::ensemble::Authentication;
 use serde_json::json;
 
 use crate::client_tls::ClientTls;
@@ -33,6 +34,7 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         jvm_options,
         pod,
         metrics,
+        authentication,
         restart_at,
         // The revision has the state on the way to it.
         tls: _,
@@ -97,6 +99,13 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
     }
     if let (true, Some(inputs)) = (clients != ClientTls::Disabled, inputs.as_array_mut()) {
         inputs.push(json!(["client-tls", clients.as_str()]));
+    }
+    // The template has it only where clients may connect over TLS.
+    if let (true, Some(inputs)) = (
+        clients.takes_tls() && *authentication != Authentication::default(),
+        inputs.as_array_mut(),
+    ) {
+        inputs.push(json!(["authentication", authentication]));
     }
     short_hash(&inputs)
 }

@@ -1,6 +1,6 @@
 //! The pod of a member, observers' included.
 
-use bellwether_api::ensemble::Pod;
+use bellwether_api::ensemble::{Authentication, Pod};
 use bellwether_api::labels;
 use serde_json::{Map, Value, json};
 
@@ -24,6 +24,11 @@ use crate::validate::ValidEnsemble;
 const CONTROL_VERSION: &str = "1";
 /// Where the Secret with the member's certificate is mounted.
 const IDENTITY: &str = "/etc/bellwether/identity";
+
+/// Where the Secret with the users of clients is mounted.
+const USERS: &str = "/etc/bellwether/users";
+/// Where the ConfigMap with the authorities of clients' certificates is mounted.
+const CLIENT_AUTHORITIES: &str = "/etc/bellwether/client-authorities";
 
 /// The most memory that the member program may take. It needs 2 MiB, also while 200 clients keep it
 /// busy; the rest is for the container runtime.
@@ -138,6 +143,17 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
             }));
         }
     }
+    if revision.tls.clients.takes_tls() {
+        for (volume, mount_path) in credentials(&ensemble.authentication) {
+            let name = volume["name"].clone();
+            let at = json!({ "name": name, "mountPath": mount_path, "readOnly": true });
+            mount(&mut prepare, [at.clone()]);
+            mount(&mut probes, [at]);
+            if let Some(volumes) = spec["volumes"].as_array_mut() {
+                volumes.push(volume);
+            }
+        }
+    }
     let mut set = |key: &str, value: Value| spec[key] = value;
     set("initContainers", Value::Array(vec![prepare]));
     set("containers", Value::Array(vec![zookeeper, probes]));
@@ -154,6 +170,27 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
         set("priorityClassName", json!(class));
     }
     spec
+}
+
+/// The volumes with what tells clients from others, and where each is mounted. They are optional for the kubelet: the
+/// member program says what is missing, where the kubelet would only wait.
+fn credentials(authentication: &Authentication) -> impl Iterator<Item = (Value, &'static str)> {
+    let users = authentication.users.as_ref().map(|users| {
+        let secret = json!({
+            "secretName": users.secret_name, "optional": true, "defaultMode": 0o440,
+        });
+        (json!({ "name": "users", "secret": secret }), USERS)
+    });
+    let authorities = authentication.certificates.as_ref().map(|certificates| {
+        let config_map = json!({
+            "name": certificates.config_map_name,
+            "optional": true,
+            "items": [{ "key": "ca.crt", "path": "ca.crt" }],
+        });
+        let volume = json!({ "name": "client-authorities", "configMap": config_map });
+        (volume, CLIENT_AUTHORITIES)
+    });
+    users.into_iter().chain(authorities)
 }
 
 /// Members spread over nodes as far as there are enough nodes.

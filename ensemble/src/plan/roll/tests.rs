@@ -54,6 +54,33 @@ fn followers_restart_by_ordinal_and_the_leader_last() {
     );
 }
 
+/// A server reads users and authorities of clients when it starts.
+#[test]
+fn members_with_other_users_than_there_are_now_restart_and_the_leader_last() {
+    let mut running = Running::new(3, 0);
+    for ordinal in 0..3 {
+        running.voter(ordinal).credentials = Credentials::Outdated;
+    }
+    let why = "the users of clients, or the authorities of their certificates, changed";
+    restarts(&running, "zk-0", Expect::Follower, why);
+    for ordinal in 0..2 {
+        running.voter(ordinal).credentials = Credentials::Current;
+    }
+    let why = format!("{why}; it leads, and all others are done");
+    restarts(&running, "zk-2", Expect::Leader, &why);
+}
+
+#[test]
+fn users_that_no_server_could_start_with_restart_nobody_and_are_told() {
+    let mut running = Running::new(3, 0);
+    running.voter(1).credentials = Credentials::Unusable("The Secret is empty".to_owned());
+    assert_eq!(running.restart(), None);
+    let trouble = running.report().trouble().unwrap();
+    assert_eq!(trouble.reason, Reason::CredentialsUnusable);
+    let begin = "Pod zk-1 says: The Secret is empty. Members that run serve on";
+    assert!(trouble.message.starts_with(begin), "{}", trouble.message);
+}
+
 #[test]
 fn without_the_rule_the_leader_restarts_before_the_others() {
     let mut running = changed();

@@ -97,6 +97,7 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
         server: ServerReport::Looking,
         volumes: None,
         presents: None,
+        credentials: Default::default(),
     };
     let observation = Observation {
         pods: (0..3).map(pod).collect(),

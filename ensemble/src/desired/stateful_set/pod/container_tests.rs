@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bellwether_api::ZooKeeperEnsembleSpec;
-use bellwether_api::ensemble::{Pod, PodUser};
+use bellwether_api::ensemble::{ClientCertificates, Pod, PodUser, Users};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::*;
@@ -46,6 +46,53 @@ fn all<'a>(pod: &'a Value, list: &str) -> &'a [Value] {
 fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     let mut containers = all(pod, "containers").iter();
     containers.find(|c| c["name"] == name).unwrap()
+}
+
+/// Only the member program reads passwords; the server gets the file that it writes.
+#[test]
+fn users_and_authorities_of_clients_are_mounted_where_clients_connect_over_tls() {
+    let mut ensemble = example(ZooKeeperEnsembleSpec {
+        replicas: 3,
+        ..Default::default()
+    });
+    ensemble.authentication = Authentication {
+        required: true,
+        users: Some(Users {
+            secret_name: "people".to_owned(),
+            super_user: None,
+        }),
+        certificates: Some(ClientCertificates {
+            config_map_name: "authorities".to_owned(),
+            super_user: None,
+        }),
+    };
+    let mounted = |clients: ClientTls| {
+        let tls = Encryption {
+            clients,
+            ..Encryption::NONE
+        };
+        let revision = config::render(&ensemble, &Voters::first(3, 0), None, tls).revision;
+        let pod = pod_spec(&ensemble, &revision);
+        let containers = all(&pod, "initContainers")
+            .iter()
+            .chain(all(&pod, "containers"));
+        let mounts = containers.flat_map(|c| all(c, "volumeMounts").iter().map(move |m| (c, m)));
+        let of_clients =
+            mounts.filter(|(_, m)| m["name"] == "users" || m["name"] == "client-authorities");
+        let names = of_clients.map(|(c, m)| format!("{} {}", c["name"], m["mountPath"]));
+        (names.collect::<Vec<_>>().join("\n").replace('"', ""), pod)
+    };
+    let (mounts, pod) = mounted(ClientTls::Optional);
+    insta::assert_snapshot!(mounts, @r"
+    prepare /etc/bellwether/users
+    prepare /etc/bellwether/client-authorities
+    probes /etc/bellwether/users
+    probes /etc/bellwether/client-authorities
+    ");
+    let volumes = all(&pod, "volumes");
+    let secret = volumes.iter().find(|v| v["name"] == "users").unwrap();
+    assert_eq!(secret["secret"]["secretName"], "people");
+    assert_eq!(mounted(ClientTls::Disabled).0, "");
 }
 
 #[test]

@@ -1,0 +1,84 @@
+//! How clients prove who they are.
+
+use bellwether_api::ensemble::{
+    Authentication, ClientCertificates, ClientsTls, NO_SUBJECT, NO_USERS, NOBODY, Tls,
+    USERS_SUFFIX, Users, WITHOUT_TLS,
+};
+
+use super::Problems;
+use super::names::{NO_NAME, is_dns_subdomain};
+
+/// The longest subject of a super user.
+const LONGEST_SUBJECT: usize = 512;
+
+/// Checks it as the CRD does.
+pub(super) fn check(authentication: &Authentication, tls: Tls, problems: &mut Problems) {
+    let Authentication {
+        required: _,
+        users,
+        certificates,
+    } = authentication;
+    let field = "spec.authentication";
+    if users.is_none() && certificates.is_none() {
+        problems.add(field, NOBODY);
+    }
+    if matches!(tls.clients, None | Some(ClientsTls::Disabled)) {
+        problems.add(field, WITHOUT_TLS);
+    }
+    if let Some(Users {
+        secret_name,
+        super_user,
+    }) = users
+    {
+        let name = format!("{field}.users.secretName");
+        object(&name, secret_name, problems);
+        if !secret_name.ends_with(USERS_SUFFIX) {
+            problems.add(name, NO_USERS);
+        }
+        if let Some(user) = super_user.as_ref().filter(|user| !is_data_key(user)) {
+            problems.add(
+                format!("{field}.users.superUser"),
+                format!(
+                    "{user:?} is no key of a Secret: use letters, digits, '-', '_' and '.', at most 253"
+                ),
+            );
+        }
+    }
+    if let Some(ClientCertificates {
+        config_map_name,
+        super_user,
+    }) = certificates
+    {
+        let name = format!("{field}.certificates.configMapName");
+        object(&name, config_map_name, problems);
+        if super_user
+            .as_ref()
+            .is_some_and(|subject| !is_subject(subject))
+        {
+            problems.add(format!("{field}.certificates.superUser"), NO_SUBJECT);
+        }
+    }
+}
+
+fn object(field: &str, name: &str, problems: &mut Problems) {
+    if !is_dns_subdomain(name) {
+        problems.add(field, format!("{name:?}: {NO_NAME}"));
+    }
+}
+
+/// Whether a Secret may have this key (`IsConfigMapKey` of Kubernetes).
+fn is_data_key(name: &str) -> bool {
+    let of_a_key = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    (1..=253).contains(&name.len()) && name.chars().all(of_a_key)
+}
+
+/// Whether this may be the subject of a certificate.
+fn is_subject(text: &str) -> bool {
+    let attribute = text.split_once('=').filter(|(_, value)| !value.is_empty());
+    let named = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '.')
+    };
+    text.len() <= LONGEST_SUBJECT
+        && !text.chars().any(char::is_control)
+        && attribute.is_some_and(|(name, _)| named(name))
+}

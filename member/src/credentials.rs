@@ -1,0 +1,184 @@
+//! What tells clients from others: the users with their passwords, and the authorities of clients' certificates.
+//!
+//! ZooKeeper reads both once, when it starts (`SaslServerCallbackHandler`, `X509AuthenticationProvider`). So they are
+//! written before it starts, and this program says when the Secret or the ConfigMap has changed since: the operator then
+//! restarts the member in its turn.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use webpki::anchor_from_trusted_cert;
+
+use crate::control::identity::{CLIENT_AUTHORITY, version};
+use crate::files::{names, read_if_there, write_atomically};
+
+/// The users, in the directory that the server reads.
+const JAAS: &str = "jaas.conf";
+/// The authorities of clients' certificates, in that directory.
+const TRUST: &str = "client-trust.pem";
+/// The most bytes of names and passwords: the directory is in memory.
+const MOST: usize = 256 * 1024;
+
+/// Where they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Credentials {
+    /// The Secret with the users; absent if there are none.
+    pub(crate) users: PathBuf,
+    /// The ConfigMap with the authorities; absent if there are none.
+    pub(crate) authorities: PathBuf,
+    /// The Secret with the clients' authority of the operator, whose mirror of elections is a client.
+    pub(crate) identity: PathBuf,
+    /// The directory that the server reads.
+    pub(crate) tls: PathBuf,
+}
+
+/// The files as they have to be, by their names.
+type Files = Vec<(&'static str, Vec<u8>)>;
+
+impl Credentials {
+    /// Writes the files for the server; none where clients do not have to prove who they are.
+    ///
+    /// # Errors
+    /// What is missing or wrong, and nothing is written.
+    pub(crate) fn provide(&self) -> Result<(), String> {
+        for (name, content) in self.files()? {
+            write_atomically(&self.tls.join(name), &content, 0o600)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the server has other users or authorities than there are now; `None` where there are none.
+    ///
+    /// # Errors
+    /// What is missing or wrong. The server goes on with what it has.
+    pub(crate) fn are_outdated(&self) -> Result<Option<bool>, String> {
+        let files = self.files()?;
+        for (name, content) in &files {
+            if read_if_there(&self.tls.join(name))?.as_ref() != Some(content) {
+                return Ok(Some(true));
+            }
+        }
+        Ok((!files.is_empty()).then_some(false))
+    }
+
+    fn files(&self) -> Result<Files, String> {
+        let (has_users, has_authorities) = (self.users.is_dir(), self.authorities.is_dir());
+        let mut files = Vec::new();
+        if has_users {
+            let users = jaas(&version(&self.users));
+            let users =
+                users.map_err(|why| format!("The Secret with the users of clients {why}"))?;
+            files.push((JAAS, users));
+        }
+        if has_users || has_authorities {
+            files.push((TRUST, self.trust(has_authorities)?));
+        }
+        Ok(files)
+    }
+
+    /// The operator's authority of clients, and those of the user.
+    fn trust(&self, has_authorities: bool) -> Result<Vec<u8>, String> {
+        let mut trust = read_if_there(&version(&self.identity).join(CLIENT_AUTHORITY))?
+            .ok_or_else(|| {
+                format!(
+                    "There is no authority of clients in {}. The operator writes it; its log says why if it cannot.",
+                    self.identity.display()
+                )
+            })?;
+        if has_authorities {
+            let added = read_if_there(&version(&self.authorities).join("ca.crt"))?;
+            let added = added.ok_or_else(|| "does not exist, or has no key ca.crt.".to_owned());
+            let added = added.and_then(|added| {
+                check_authorities(&trust, &added)?;
+                Ok(added)
+            });
+            let added = added
+                .map_err(|why| format!("The ConfigMap with the authorities of clients {why}"))?;
+            trust.push(b'\n');
+            trust.extend(added);
+        }
+        Ok(trust)
+    }
+}
+
+/// The users as the login configuration of Java has them (`sun.security.provider.ConfigFile`).
+fn jaas(directory: &Path) -> Result<Vec<u8>, String> {
+    let mut text =
+        String::from("Server {\n  org.apache.zookeeper.server.auth.DigestLoginModule required");
+    let mut users = 0;
+    for name in names(directory)? {
+        // The kubelet's own entries.
+        if name.starts_with("..") {
+            continue;
+        }
+        let password = read_if_there(&directory.join(&name))?.unwrap_or_default();
+        let password =
+            quoted(&password).map_err(|why| format!("has a password for {name:?} that {why}"))?;
+        text.push_str(&format!("\n  user_{name}={password}"));
+        users += 1;
+        if text.len() > MOST {
+            return Err(format!(
+                "has more than {MOST} bytes of names and passwords."
+            ));
+        }
+    }
+    if users == 0 {
+        return Err(
+            "does not exist, or is empty: each of its keys is a name, the value its password."
+                .to_owned(),
+        );
+    }
+    text.push_str(";\n};\n");
+    Ok(text.into_bytes())
+}
+
+/// A password between quotes.
+fn quoted(password: &[u8]) -> Result<String, &'static str> {
+    let text = std::str::from_utf8(password).unwrap_or("\0");
+    if text.is_empty() {
+        return Err("is empty.");
+    }
+    if text.ends_with('\n') {
+        return Err("ends with a line break: write it with `printf`, not with `echo`.");
+    }
+    if text.chars().any(|c| !(' '..='~').contains(&c)) {
+        return Err("is not printable ASCII.");
+    }
+    // Java puts the values of system properties there.
+    if text.contains("${") {
+        return Err("contains ${, which Java would replace.");
+    }
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+    Ok(format!("\"{escaped}\""))
+}
+
+/// ZooKeeper keeps only one authority of a subject (ZOOKEEPER-4992).
+fn check_authorities(own: &[u8], added: &[u8]) -> Result<(), String> {
+    let mut subjects = BTreeSet::new();
+    let mut count = 0;
+    for pem in [own, added] {
+        count = 0;
+        for certificate in CertificateDer::pem_slice_iter(pem) {
+            let broken = |why: String| format!("has a certificate that cannot be read: {why}.");
+            let certificate = certificate.map_err(|error| broken(error.to_string()))?;
+            let anchor = anchor_from_trusted_cert(&certificate);
+            let anchor = anchor.map_err(|error| broken(error.to_string()))?;
+            if !subjects.insert(anchor.subject.to_vec()) {
+                return Err(
+                    "has two certificates of the same subject, of which ZooKeeper would trust one: give each authority another name."
+                        .to_owned(),
+                );
+            }
+            count += 1;
+        }
+    }
+    match count {
+        0 => Err("has no certificate under ca.crt.".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
