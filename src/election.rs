@@ -70,6 +70,7 @@ use tokio::sync::mpsc;
 use tracing::info;
 
 use crate::certificates::Issuer;
+use crate::ensemble::members::Members;
 use crate::lease::Held;
 
 pub(crate) use metrics::Metrics;
@@ -151,6 +152,7 @@ fn slim(mut object: LeaderElection) -> LeaderElection {
 pub(crate) async fn run(
     client: kube::Client,
     issuer: Arc<dyn Issuer>,
+    members: Arc<dyn Members>,
     scope: Scope,
     lease: Held,
     metrics: Metrics,
@@ -171,7 +173,11 @@ pub(crate) async fn run(
     );
     let writer = writer::Writer::new(client.clone(), lease, reporter, updates, metrics.clone());
     let kube = client.clone();
-    let trust = ensembles::Trust { kube, issuer };
+    let trust = ensembles::Trust {
+        kube,
+        issuer,
+        members,
+    };
     let registry = registry::Registry::new(client, trust, scope, inputs, metrics);
     tokio::select! {
         () = shutdown => {

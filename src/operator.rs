@@ -122,6 +122,7 @@ impl Operator {
             self.parts.spawn(election::run(
                 self.client.clone(),
                 self.issuer.clone(),
+                self.members.clone(),
                 scope,
                 lease.clone(),
                 self.elections.clone(),

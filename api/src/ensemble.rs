@@ -4,6 +4,7 @@ mod authentication;
 mod grammar;
 mod guidance;
 pub mod jvm;
+mod network;
 pub mod settings;
 pub mod status;
 mod tls;
@@ -15,7 +16,6 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{
     Affinity, LocalObjectReference, ResourceRequirements, Toleration,
 };
-use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -25,8 +25,9 @@ pub use authentication::{
     Authentication, ClientCertificates, NO_SUBJECT, NO_USERS, NOBODY, USERS_SUFFIX, Users,
     WITHOUT_TLS,
 };
+pub use network::{MAX_PEERS, MembersPolicy, Network, PEERS};
 pub use status::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
-pub use tls::{ClientsTls, ServersTls, Tls};
+pub use tls::{CERTIFICATE_SUFFIX, ClientsTls, NO_CERTIFICATE, NO_CLIENT_PORT, ServersTls, Tls};
 pub use waiting::{Awaited, ChangeStatus, MemberState, WaitingFor};
 
 /// The ZooKeeper version of an ensemble that names neither a version nor an image.
@@ -247,49 +248,6 @@ pub struct ServerMetrics {
     pub enabled: bool,
 }
 
-/// The most peers in `network.clientsFrom` and in `network.metricsFrom`.
-pub const MAX_PEERS: usize = 50;
-
-/// Who may connect to the members.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(
-    validation = Rule::new("!has(self.policy) || self.policy != 'Disabled' || !has(self.clientsFrom) && !has(self.metricsFrom)")
-        .message("without a NetworkPolicy clientsFrom and metricsFrom have no effect: leave them out, or policy: Disabled")
-)]
-pub struct Network {
-    /// Whether the operator keeps a NetworkPolicy, named `NAME-members`, that lets only members reach the ports between
-    /// servers, only the operator the control port, and clients the client port. Default: `Enabled`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<MembersPolicy>,
-    /// Who may connect to the client ports, 2181 and 2281, as peers of a NetworkPolicy. Default: everybody. The operator always may, for
-    /// elections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 50))]
-    #[x_kube(validation = Rule::new(PEERS_RULE).message(PEERS))]
-    pub clients_from: Option<Vec<NetworkPolicyPeer>>,
-    /// Who may read the metrics of `metrics.enabled`, on port 7000, as peers of a NetworkPolicy. Default: everybody.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 50))]
-    #[x_kube(validation = Rule::new(PEERS_RULE).message(PEERS))]
-    pub metrics_from: Option<Vec<NetworkPolicyPeer>>,
-}
-
-const PEERS_RULE: &str = "self.all(peer, has(peer.ipBlock) ? !has(peer.podSelector) && !has(peer.namespaceSelector) : has(peer.podSelector) || has(peer.namespaceSelector))";
-
-/// What is wrong with a peer of the wrong shape.
-pub const PEERS: &str = "each peer is an ipBlock, or a podSelector, a namespaceSelector or both";
-
-/// Whether there is a NetworkPolicy of the members.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum MembersPolicy {
-    /// The operator keeps one.
-    #[default]
-    Enabled,
-    /// The operator deletes its own: others decide who may connect.
-    Disabled,
-}
-
 /// When the kubelet pulls an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ImagePullPolicy {
@@ -434,9 +392,9 @@ pub struct Jvm {
     pub heap: Option<String>,
     /// Further options of the virtual machine, one each, such as `-XX:+UseG1GC`. A property
     /// `-Dzookeeper.KEY` is judged like the key of `zoo.cfg`: one that the operator owns, that has a field
-    /// of its own or that ZooKeeper does not know is refused. So are options that change the heap, load
-    /// agents or other code, start programs, read further options from a file, or open the server to
-    /// remote management.
+    /// of its own or that ZooKeeper does not know is refused. Other options may tune the virtual machine
+    /// (`-XX:`, `-Xlog`, `-Xss` and others), Java's network and its TLS (`-Djdk.tls.` and others); not change
+    /// the heap, load other code, start programs, or read further options from a file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 512)))]
     #[x_kube(

@@ -1,11 +1,15 @@
 //! Who is connected to a server and who watches what, by the server's own lists.
 //!
 //! Many elections carry no identity at all; only the session tells candidates apart. The server
-//! knows from where a session is connected (`cons`, `ServerCnxn.dumpConnectionInfo`) and which
-//! sessions watch a path (`wchp`, `WatchManager.dumpWatches`).
+//! knows from where a session is connected and which sessions watch a path. Its AdminServer tells as JSON
+//! (`Commands.ConsCommand`, `Commands.WatchesByPathCommand`), which the member program hands on. Members of an earlier
+//! operator version are asked by four-letter words (`cons`, `ServerCnxn.dumpConnectionInfo`; `wchp`,
+//! `WatchManager.dumpWatches`).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
+
+use serde::Deserialize;
 
 /// The session timeout that mirrors ask for, in milliseconds.
 ///
@@ -77,15 +81,64 @@ fn i64_of(text: &str) -> Option<i64> {
     u64::from_str_radix(digits, 16).ok().map(u64::cast_signed)
 }
 
+/// The list of connections of an AdminServer: those with a session, in plaintext and over TLS.
+///
+/// # Errors
+/// When the text is no such list.
+pub fn listed_connections(text: &str) -> Result<Vec<Connection>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Listed {
+        #[serde(default)]
+        remote_socket_address: String,
+        session_id: Option<i64>,
+        session_timeout: Option<u32>,
+    }
+    #[derive(Deserialize)]
+    struct Lists {
+        connections: Vec<Listed>,
+        #[serde(default)]
+        secure_connections: Vec<Listed>,
+    }
+    let Lists {
+        connections,
+        secure_connections,
+    } = serde_json::from_str(text)?;
+    let all = connections.into_iter().chain(secure_connections);
+    let known = all.filter_map(|listed| {
+        let peer = &listed.remote_socket_address;
+        // Java prints a name that it knows before the address.
+        let peer = peer.rsplit_once('/').map_or(&**peer, |(_, peer)| peer);
+        Some(Connection {
+            session: listed.session_id.filter(|session| *session != 0)?,
+            address: address(peer)?,
+            is_mirror: listed.session_timeout == Some(MIRROR_SESSION_TIMEOUT),
+        })
+    });
+    Ok(known.collect())
+}
+
+/// The list of watches of an AdminServer: the sessions that watch each path.
+///
+/// # Errors
+/// When the text is no such list.
+pub fn listed_watchers(text: &str) -> Result<HashMap<String, Vec<i64>>, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Lists {
+        path_to_session_ids: HashMap<String, Vec<i64>>,
+    }
+    let lists: Lists = serde_json::from_str(text)?;
+    Ok(lists.path_to_session_ids)
+}
+
 /// Reads the answer to `wchp`: the sessions that watch each path.
-pub fn parse_watchers(answer: &str) -> HashMap<&str, Vec<i64>> {
-    let mut watchers: HashMap<&str, Vec<i64>> = HashMap::new();
+pub fn parse_watchers(answer: &str) -> HashMap<String, Vec<i64>> {
+    let mut watchers: HashMap<String, Vec<i64>> = HashMap::new();
     let mut path = None;
     for line in answer.lines() {
         if line.starts_with('/') {
             path = Some(line);
         } else if let (Some(path), Some(session)) = (path, i64_of(line.trim())) {
-            watchers.entry(path).or_default().push(session);
+            watchers.entry(path.to_owned()).or_default().push(session);
         }
     }
     watchers
@@ -130,6 +183,46 @@ mod tests {
         assert!(
             parse_watchers("wchp is not executed because it is not in the whitelist.").is_empty()
         );
+    }
+
+    #[test]
+    fn an_admin_server_lists_connections_of_both_ports_and_watches() {
+        let listed = |address: &str, session: &str| {
+            format!(
+                r#"{{ "remote_socket_address": "{address}", "last_operation": "GETC", {session}"packets_sent": 2 }}"#
+            )
+        };
+        let text = format!(
+            r#"{{ "connections": [{}, {}, {}], "secure_connections": [{}], "command": "connections", "error": null }}"#,
+            listed(
+                "10.0.0.5:40122",
+                r#""session_id": 4500, "session_timeout": 6000, "#
+            ),
+            listed(
+                "client.example/10.0.0.6:1",
+                r#""session_id": -1, "session_timeout": 6007, "#
+            ),
+            listed("10.0.0.7:40124", ""),
+            listed("[0:0:0:0:0:0:0:1]:5", r#""session_id": 1, "#),
+        );
+        let told = listed_connections(&text).unwrap();
+        let told = told
+            .into_iter()
+            .map(|c| (c.session, c.address.to_string(), c.is_mirror));
+        let expected = [
+            (4500, "10.0.0.5", false),
+            (-1, "10.0.0.6", true),
+            (1, "::1", false),
+        ];
+        assert_eq!(
+            told.collect::<Vec<_>>(),
+            expected.map(|(s, a, m)| (s, a.to_owned(), m))
+        );
+        let text = r#"{ "path_to_session_ids": { "/a b": [7, -1] }, "error": null }"#;
+        assert_eq!(listed_watchers(text).unwrap()["/a b"], [7, -1]);
+        // A server that takes part in no quorum.
+        let text = r#"{ "error": "This ZooKeeper instance is not currently serving requests" }"#;
+        assert!(listed_connections(text).is_err() && listed_watchers(text).is_err());
     }
 
     proptest! {

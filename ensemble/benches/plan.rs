@@ -65,6 +65,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
         volumes: None,
         presents: None,
         credentials: Default::default(),
+        client_authority: None,
         server: ServerReport::Serving {
             role: if ordinal == SIZE - 1 {
                 MemberRole::Leader

@@ -23,7 +23,7 @@ impl Encryption {
     };
 
     /// What a new ensemble has. All members of an ensemble that does not run yet start in the same state.
-    pub fn of_new(asked: Tls) -> Self {
+    pub fn of_new(asked: &Tls) -> Self {
         Self {
             servers: ServerTls::of_new(asked.servers),
             clients: ClientTls::of_new(asked.clients),
@@ -31,7 +31,7 @@ impl Encryption {
     }
 
     /// What an ensemble in this state goes to in the end.
-    pub fn wanted(self, asked: Tls) -> Self {
+    pub fn wanted(self, asked: &Tls) -> Self {
         Self {
             servers: self.servers.wanted(asked.servers),
             clients: self.clients.wanted(asked.clients),

@@ -146,6 +146,8 @@ pub struct PodObservation {
     pub presents: Option<String>,
     /// What it says of the users and the authorities of its clients.
     pub credentials: Credentials,
+    /// The authority of the certificate that it presents to clients, as PEM, if that is of the user's Secret.
+    pub client_authority: Option<String>,
 }
 
 /// Whether a server has the users and the authorities of clients that there are now. It reads them when it starts.

@@ -349,7 +349,7 @@ fn plan_existing(
     last.extend(discovery::client_config(
         ensemble,
         clients,
-        observation.identity.as_ref(),
+        discovery::client_authority(ensemble, observation),
     ));
     last.extend(policy);
     let idle = report.phase == Phase::Ready;

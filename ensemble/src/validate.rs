@@ -253,9 +253,10 @@ pub fn validate(
     config::options(&jvm.additional_options, &mut problems);
     let pod = pod.clone().unwrap_or_default();
     pod::check(&name, &pod, heap_mib, &mut problems);
-    let tls = tls.unwrap_or_default();
+    let tls = tls.clone().unwrap_or_default();
+    authentication::check_certificate(&tls, &mut problems);
     if let Some(authentication) = authentication {
-        authentication::check(authentication, tls, &mut problems);
+        authentication::check(authentication, &tls, &mut problems);
     }
     let network = network.clone().unwrap_or_default();
     network::check(&network, &mut problems);

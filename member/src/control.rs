@@ -18,7 +18,7 @@ use rustls::{ServerConnection, Stream};
 use crate::credentials::Credentials;
 use crate::http::{self, Connection, PAUSE};
 use crate::options::Volumes;
-use crate::words;
+use crate::words::{self, ADMIN_PORT};
 use connections::{Connections, Ticket};
 use identity::Identity;
 
@@ -116,7 +116,13 @@ impl Control {
                 let report = words::report(self.zookeeper, (data, datalog), &self.credentials);
                 KeepAlive.response(http::JSON, Ok(report))
             }
-            _ => KeepAlive.unknown("/state or /report"),
+            Some("/connections") => {
+                KeepAlive.response(http::JSON, words::list(ADMIN_PORT, "connections"))
+            }
+            Some("/watches") => {
+                KeepAlive.response(http::JSON, words::list(ADMIN_PORT, "watches_by_path"))
+            }
+            _ => KeepAlive.unknown("/state, /report, /connections or /watches"),
         }
     }
 }

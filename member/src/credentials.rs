@@ -1,6 +1,7 @@
-//! What tells clients from others: the users with their passwords, and the authorities of clients' certificates.
+//! What tells clients from others: the users with their passwords, and the authorities of clients' certificates. And the
+//! user's certificate that members present to clients, in the place of the operator's.
 //!
-//! ZooKeeper reads both once, when it starts (`SaslServerCallbackHandler`, `X509AuthenticationProvider`). So they are
+//! ZooKeeper reads the first two once, when it starts (`SaslServerCallbackHandler`, `X509AuthenticationProvider`). So they are
 //! written before it starts, and this program says when the Secret or the ConfigMap has changed since: the operator then
 //! restarts the member in its turn.
 
@@ -11,8 +12,9 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use webpki::anchor_from_trusted_cert;
 
-use crate::control::identity::{CLIENT_AUTHORITY, version};
+use crate::control::identity::{self, CLIENT_AUTHORITY, version};
 use crate::files::{names, read_if_there, write_atomically};
+use crate::tls_files::{CLIENT_PORT, joined};
 
 /// The users, in the directory that the server reads.
 const JAAS: &str = "jaas.conf";
@@ -28,6 +30,8 @@ pub(crate) struct Credentials {
     pub(crate) users: PathBuf,
     /// The ConfigMap with the authorities; absent if there are none.
     pub(crate) authorities: PathBuf,
+    /// The Secret with the certificate for clients; absent if the operator makes it.
+    pub(crate) client_port: PathBuf,
     /// The Secret with the clients' authority of the operator, whose mirror of elections is a client.
     pub(crate) identity: PathBuf,
     /// The directory that the server reads.
@@ -46,7 +50,49 @@ impl Credentials {
         for (name, content) in self.files()? {
             write_atomically(&self.tls.join(name), &content, 0o600)?;
         }
-        Ok(())
+        self.provide_certificate()
+    }
+
+    /// Writes the user's certificate for clients, which the server reads for each connection.
+    ///
+    /// # Errors
+    /// What is missing or wrong, and nothing is written.
+    pub(crate) fn provide_certificate(&self) -> Result<(), String> {
+        let Some([_, certificate, key]) = self.certificate()? else {
+            return Ok(());
+        };
+        let certificate = joined(&key, &certificate);
+        write_atomically(&self.tls.join(CLIENT_PORT), &certificate, 0o600)
+    }
+
+    /// The authority of the user's certificate for clients, if there is one.
+    ///
+    /// # Errors
+    /// What is missing or wrong.
+    pub(crate) fn client_authority(&self) -> Result<Option<String>, String> {
+        let authority = self.certificate()?.map(|[authority, ..]| authority);
+        Ok(authority.map(|pem| String::from_utf8_lossy(&pem).into_owned()))
+    }
+
+    /// Whether the certificate for clients is the user's own.
+    pub(crate) fn has_certificate(&self) -> bool {
+        self.client_port.is_dir()
+    }
+
+    fn certificate(&self) -> Result<Option<identity::Files>, String> {
+        if !self.has_certificate() {
+            return Ok(None);
+        }
+        let files = identity::read(&self.client_port).and_then(|files| {
+            identity::verify_server(&files)?;
+            Ok(files)
+        });
+        let files = files.map_err(|why| {
+            format!(
+                "The Secret with the certificate for clients cannot be used: {why}. It needs tls.crt, tls.key and ca.crt."
+            )
+        });
+        files.map(Some)
     }
 
     /// Whether the server has other users or authorities than there are now; `None` where there are none.
@@ -55,6 +101,7 @@ impl Credentials {
     /// What is missing or wrong. The server goes on with what it has.
     pub(crate) fn are_outdated(&self) -> Result<Option<bool>, String> {
         let files = self.files()?;
+        self.certificate()?;
         for (name, content) in &files {
             if read_if_there(&self.tls.join(name))?.as_ref() != Some(content) {
                 return Ok(Some(true));

@@ -9,10 +9,10 @@ pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
                                  [--datalog DIR] [--identity DIR] [--tls DIR]
                                  [--users DIR] [--client-authorities DIR]
-                                 [--termination-log FILE]
+                                 [--client-port-certificate DIR] [--termination-log FILE]
        bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--identity DIR]
                                [--tls DIR] [--users DIR] [--client-authorities DIR]
-                               [--data DIR] [--datalog DIR]
+                               [--client-port-certificate DIR] [--data DIR] [--datalog DIR]
        bellwether-member volumes [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
@@ -46,6 +46,8 @@ pub(crate) struct Directories {
     pub(crate) users: PathBuf,
     /// The ConfigMap with the authorities of clients' certificates; absent if they have none.
     pub(crate) client_authorities: PathBuf,
+    /// The Secret with the certificate for clients; absent if the operator makes it.
+    pub(crate) client_port: PathBuf,
     /// The file that Kubernetes shows as the container's termination message.
     pub(crate) termination_log: PathBuf,
 }
@@ -62,6 +64,7 @@ impl Default for Directories {
             tls: "/tls".into(),
             users: "/etc/bellwether/users".into(),
             client_authorities: "/etc/bellwether/client-authorities".into(),
+            client_port: "/etc/bellwether/client-port".into(),
             termination_log: "/dev/termination-log".into(),
         }
     }
@@ -73,6 +76,7 @@ impl Directories {
         Credentials {
             users: self.users.clone(),
             authorities: self.client_authorities.clone(),
+            client_port: self.client_port.clone(),
             identity: self.identity.clone(),
             tls: self.tls.clone(),
         }
@@ -162,6 +166,7 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
             "--tls" => &mut directories.tls,
             "--users" => &mut directories.users,
             "--client-authorities" => &mut directories.client_authorities,
+            "--client-port-certificate" => &mut directories.client_port,
             "--termination-log" => &mut directories.termination_log,
             other => return Err(format!("prepare has no option {other}")),
         };
@@ -191,6 +196,7 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
             "--tls" => place.tls = PathBuf::from(value),
             "--users" => place.users = PathBuf::from(value),
             "--client-authorities" => place.authorities = PathBuf::from(value),
+            "--client-port-certificate" => place.client_port = PathBuf::from(value),
             "--data" => serve.volumes.data = PathBuf::from(value),
             "--datalog" => serve.volumes.datalog = PathBuf::from(value),
             other => return Err(format!("serve has no option {other}")),
@@ -233,7 +239,8 @@ mod tests {
             Ok(Command::Prepare(Directories::default()))
         );
         let all = "prepare --config a --bootstrap b --conf c --data=d --datalog e \
-                   --identity h --tls=i --users j --client-authorities k --termination-log g";
+                   --identity h --tls=i --users j --client-authorities k \
+                   --client-port-certificate l --termination-log g";
         let expected = Directories {
             config: "a".into(),
             bootstrap: "b".into(),
@@ -244,6 +251,7 @@ mod tests {
             tls: "i".into(),
             users: "j".into(),
             client_authorities: "k".into(),
+            client_port: "l".into(),
             termination_log: "g".into(),
         };
         assert_eq!(parse_line(all), Ok(Command::Prepare(expected)));

@@ -103,7 +103,9 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
     }
     let copied = copy_configuration(dirs, &zoo_cfg)?;
     if dirs.tls.is_dir() {
-        tls_files::provide(&dirs.identity, &dirs.tls)?;
+        let credentials = dirs.credentials();
+        tls_files::provide(&credentials)?;
+        credentials.provide()?;
         if value(&zoo_cfg, "secureClientPort").is_some()
             && !dirs.tls.join(tls_files::CLIENT_PORT).exists()
         {
@@ -113,7 +115,6 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
                 dirs.identity.display()
             ));
         }
-        dirs.credentials().provide()?;
     }
 
     Ok(json!({

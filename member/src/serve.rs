@@ -45,8 +45,8 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
         credentials,
         ..
     } = options;
-    let (secret, kept) = (credentials.identity.clone(), credentials.tls.clone());
-    thread::spawn(move || tls_files::keep(&secret, &kept));
+    let kept = credentials.clone();
+    thread::spawn(move || tls_files::keep(&kept));
     // The probes are answered whatever becomes of this thread.
     thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, credentials)).run(&control));
     server

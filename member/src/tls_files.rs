@@ -11,6 +11,7 @@ use std::time::Duration;
 use crate::control::identity;
 use serde_json::{Value, json};
 
+use crate::credentials::Credentials;
 use crate::files::{describe, write_atomically};
 
 /// How often a running member looks for a new certificate. The kubelet takes a minute to show one.
@@ -31,7 +32,8 @@ pub(crate) const CLIENT_PORT: &str = "client-port.pem";
 /// # Errors
 /// When the Secret is incomplete or its parts do not belong together, and nothing is changed; or when a file cannot
 /// be written.
-pub(crate) fn provide(secret: &Path, tls: &Path) -> Result<(), String> {
+pub(crate) fn provide(credentials: &Credentials) -> Result<(), String> {
+    let (secret, tls) = (&credentials.identity, &credentials.tls);
     let files = identity::read(secret).and_then(|files| identity::configure(&files).map(|_| files));
     let [authorities, certificate, key] = files.map_err(|error| {
         format!(
@@ -54,11 +56,14 @@ pub(crate) fn provide(secret: &Path, tls: &Path) -> Result<(), String> {
         return Ok(());
     };
     write_atomically(&tls.join("client-authorities.pem"), &authorities, 0o600)?;
+    if credentials.has_certificate() {
+        return Ok(());
+    }
     write_atomically(&tls.join(CLIENT_PORT), &joined(&key, &certificate), 0o600)
 }
 
 /// Key and certificate in one file.
-fn joined(key: &[u8], certificate: &[u8]) -> Vec<u8> {
+pub(crate) fn joined(key: &[u8], certificate: &[u8]) -> Vec<u8> {
     [key, b"\n", certificate].concat()
 }
 
@@ -90,10 +95,11 @@ fn read_to_string(path: &Path) -> Result<String, String> {
 }
 
 /// Keeps the files as the Secret has them, for ever. A member whose servers speak plaintext has no such directory.
-pub(crate) fn keep(secret: &Path, tls: &Path) {
+pub(crate) fn keep(credentials: &Credentials) {
     let mut told = None;
-    while tls.is_dir() {
-        let failure = provide(secret, tls).err();
+    while credentials.tls.is_dir() {
+        let provided = provide(credentials).and_then(|()| credentials.provide_certificate());
+        let failure = provided.err();
         if let Some(failure) = failure.as_ref().filter(|_| failure != told) {
             eprintln!("{failure}");
         }
@@ -137,7 +143,13 @@ mod tests {
         }
 
         fn provide(&self) -> Result<(), String> {
-            provide(&self.0.join("secret"), &self.0.join("tls"))
+            provide(&Credentials {
+                users: self.0.join("users"),
+                authorities: self.0.join("authorities"),
+                client_port: self.0.join("client-port"),
+                identity: self.0.join("secret"),
+                tls: self.0.join("tls"),
+            })
         }
 
         fn member(&self) -> Option<String> {

@@ -17,6 +17,10 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 const REPORTED: Duration = Duration::from_millis(700);
 /// No answer is longer: `mntr` has some 30 KiB.
 const LONGEST_ANSWER: usize = 256 * 1024;
+/// The port of the server's AdminServer on the loopback interface.
+pub(crate) const ADMIN_PORT: u16 = 8077;
+/// The longest list of connections or watches: those of some ten thousand clients.
+const LONGEST_LIST: usize = 8 * 1024 * 1024;
 
 /// What the server on this port of the loopback interface answers to a word within this time.
 pub(crate) fn ask(port: u16, word: &str, patience: Duration) -> Result<String, String> {
@@ -24,13 +28,43 @@ pub(crate) fn ask(port: u16, word: &str, patience: Duration) -> Result<String, S
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, patience)
         .map_err(|error| format!("cannot connect to {address}: {error}"))?;
-    let answer = exchange(&mut stream, word, deadline).map_err(|error| match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-            format!("no answer to {word} within {patience:?}")
-        }
-        _ => format!("asking {word} on {address} failed: {error}"),
-    })?;
+    let answer =
+        exchange(&mut stream, word, deadline, LONGEST_ANSWER).map_err(|error| {
+            match error.kind() {
+                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                    format!("no answer to {word} within {patience:?}")
+                }
+                _ => format!("asking {word} on {address} failed: {error}"),
+            }
+        })?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// What the AdminServer on this port of the loopback interface lists, as JSON.
+///
+/// # Errors
+/// When it does not answer in time, or with more than anybody reads.
+pub(crate) fn list(port: u16, command: &str) -> Result<String, String> {
+    let deadline = Instant::now() + TIMEOUT;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let failed = |error| format!("asking {command} on {address} failed: {error}");
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(failed)?;
+    // HTTP 1.0, so that the answer comes in one piece and ends with the connection.
+    let request = format!("GET /commands/{command} HTTP/1.0\r\n\r\n");
+    let answer = exchange(&mut stream, &request, deadline, LONGEST_LIST).map_err(failed)?;
+    if answer.len() >= LONGEST_LIST {
+        return Err(format!(
+            "the answer to {command} has more than {LONGEST_LIST} bytes"
+        ));
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.split(' ').nth(1) == Some("200") => Ok(body.to_owned()),
+        _ => Err(format!(
+            "the answer to {command} is {:?}",
+            answer.lines().next().unwrap_or_default()
+        )),
+    }
 }
 
 /// The answer to `srvr`. If the server leads, the numbers of its learners follow; and, if it has other users of clients than
@@ -73,24 +107,31 @@ pub(crate) fn report(
     let (srvr, conf) = (said("srvr"), said("conf"));
     let volumes = told(volumes::report(data, datalog));
     let certificates = tls_files::presented(&credentials.identity, &credentials.tls);
-    let outdated = credentials.are_outdated();
-    let outdated = outdated.map(|outdated| json!({ "outdated": outdated == Some(true) }));
+    let of_clients = credentials.are_outdated().and_then(|outdated| {
+        let authority = credentials.client_authority()?;
+        Ok(json!({ "outdated": outdated == Some(true), "client_authority": authority }))
+    });
     json!({
         "srvr": srvr,
         "conf": conf,
         "volumes": volumes,
         "certificates": told(certificates),
-        "credentials": told(outdated),
+        "credentials": told(of_clients),
     })
     .to_string()
 }
 
-fn exchange(stream: &mut TcpStream, word: &str, deadline: Instant) -> std::io::Result<Vec<u8>> {
+fn exchange(
+    stream: &mut TcpStream,
+    word: &str,
+    deadline: Instant,
+    longest: usize,
+) -> std::io::Result<Vec<u8>> {
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(word.as_bytes())?;
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
-    while answer.len() < LONGEST_ANSWER {
+    while answer.len() < longest {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
@@ -106,4 +147,50 @@ fn exchange(stream: &mut TcpStream, word: &str, deadline: Instant) -> std::io::R
         }
     }
     Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// What is listed by an AdminServer that answers this.
+    fn listed(answer: &[u8]) -> Result<String, String> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let answer = answer.to_vec();
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 256];
+            let n = stream.read(&mut request).unwrap();
+            let _ = stream.write_all(&answer);
+            String::from_utf8_lossy(&request[..n]).into_owned()
+        });
+        let listed = list(port, "connections");
+        let asked = "GET /commands/connections HTTP/1.0\r\n\r\n";
+        assert_eq!(server.join().unwrap(), asked);
+        listed
+    }
+
+    #[test]
+    fn an_admin_servers_list_is_handed_on_as_it_is() {
+        let answer = b"HTTP/1.1 200 OK\r\nServer: Jetty\r\n\r\n{ \"connections\": [] }";
+        assert_eq!(listed(answer).unwrap(), "{ \"connections\": [] }");
+    }
+
+    #[test]
+    fn what_is_no_list_is_told() {
+        for (answer, why) in [
+            (&b"HTTP/1.1 404 Not Found\r\n\r\n"[..], "404 Not Found"),
+            (b"HTTP/1.1 200 OK\r\n", "200 OK"),
+            (b"", "is \"\""),
+            (&[b'x'; LONGEST_LIST + 1], "more than"),
+        ] {
+            let told = listed(answer).unwrap_err();
+            assert!(told.contains(why), "{told}");
+        }
+        assert!(list(1, "connections").unwrap_err().contains("refused"));
+    }
 }

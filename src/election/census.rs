@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether_election::census::{parse_connections, parse_watchers};
+use bellwether_election::census::{
+    Connection, listed_connections, listed_watchers, parse_connections, parse_watchers,
+};
+use bellwether_ensemble::certificates::AuthorityName;
 use bellwether_ensemble::desired::config::{CLIENT_PORT, SECURE_CLIENT_PORT};
 use bellwether_ensemble::desired::members_service;
 use futures::future::join_all;
@@ -20,6 +23,7 @@ use tracing::debug;
 use super::ensembles::Trust;
 use super::session::Presence;
 use super::{Key, Scope};
+use crate::ensemble::members::Contact;
 use crate::zookeeper::{ask_for, ask_on};
 
 /// The time between two questions to an ensemble, however many elections want to know.
@@ -48,12 +52,10 @@ pub(super) struct Census {
     asking: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// How members are asked over TLS, and since when that is known.
-type Trusted = Option<(Instant, Arc<ClientConfig>)>;
-
 #[derive(Default)]
 struct Known {
-    trusted: Trusted,
+    /// How members are asked, and since when that is known.
+    trusted: Option<(Instant, Arc<Trusted>)>,
     /// When it was asked for; `None` if never.
     at: Option<Instant>,
     addresses: HashMap<i64, IpAddr>,
@@ -113,37 +115,25 @@ impl Census {
             sleep_until(last + PAUSE).await;
         }
         let at = Instant::now();
-        let answers = self.ask_all().await;
+        let told = self.ask_all().await;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let connections: Vec<_> = answers
-            .iter()
-            .flat_map(|(connections, _)| parse_connections(connections))
-            .collect();
+        let connections = || told.iter().flat_map(|told| &told.connections);
         known.at = Some(at);
-        known.addresses = connections.iter().map(|c| (c.session, c.address)).collect();
+        known.addresses = connections().map(|c| (c.session, c.address)).collect();
         known.watchers.clear();
-        known.all_answered = !answers.is_empty();
-        let mirrors: Vec<i64> = connections
-            .iter()
-            .filter(|c| c.is_mirror)
-            .map(|c| c.session)
-            .collect();
-        for (_, watchers) in &answers {
-            known.all_answered &= !watchers.contains("whitelist");
-            for (path, sessions) in parse_watchers(watchers) {
-                let waiting = sessions.into_iter().filter(|s| !mirrors.contains(s));
-                known
-                    .watchers
-                    .entry(path.to_owned())
-                    .or_default()
-                    .extend(waiting);
-            }
+        // The other members' watchers alone would be too few.
+        known.all_answered = !told.is_empty() && told.iter().all(|told| told.watchers.is_some());
+        let mirrors = connections().filter(|c| c.is_mirror).map(|c| c.session);
+        let mirrors: Vec<i64> = mirrors.collect();
+        for (path, sessions) in told.iter().flat_map(|told| told.watchers.iter().flatten()) {
+            let waiting = sessions.iter().filter(|s| !mirrors.contains(s));
+            let entry = known.watchers.entry(path.clone()).or_default();
+            entry.extend(waiting);
         }
     }
 
-    /// Every member's answers to `cons` and `wchp`. A member without an answer to the latter counts as
-    /// `UNANSWERED`: the other members' watchers alone would be too few.
-    async fn ask_all(&self) -> Vec<(String, String)> {
+    /// What every member tells of its clients.
+    async fn ask_all(&self) -> Vec<Told> {
         let found = timeout(PATIENCE, tokio::net::lookup_host(&*self.members)).await;
         let members: Vec<SocketAddr> = match found {
             Ok(Ok(members)) => members.collect(),
@@ -153,36 +143,88 @@ impl Census {
             }
             Err(_) => return Vec::new(),
         };
-        let tls = match self.trusted().await {
-            Ok(tls) => tls,
+        let trusted = match self.trusted().await {
+            Ok(trusted) => trusted,
             Err(error) => {
                 debug!(members = &*self.members, %error, "the members are not trusted yet");
                 return Vec::new();
             }
         };
-        let ask = |member: SocketAddr| ask_member(member.ip(), tls.as_ref());
+        let ask = |member: SocketAddr| self.ask_member(member.ip(), &trusted);
         join_all(members.into_iter().map(ask)).await
     }
 
-    /// How to ask members that take TLS.
-    async fn trusted(&self) -> anyhow::Result<Option<Tls>> {
+    /// What one member tells.
+    async fn ask_member(&self, address: IpAddr, trusted: &Trusted) -> Told {
+        let contact = Contact {
+            address,
+            authority: trusted.authority.clone(),
+        };
+        let listed = self.trust.members.clients(&contact).await;
+        let listed = listed.and_then(|listed| {
+            let Some([connections, watches]) = listed else {
+                return Ok(None);
+            };
+            Ok(Some(Told {
+                connections: listed_connections(&connections)?,
+                watchers: Some(listed_watchers(&watches)?),
+            }))
+        });
+        match listed {
+            Ok(Some(told)) => told,
+            // A member of an earlier operator version.
+            Ok(None) => ask_by_words(address, trusted.tls.as_ref()).await,
+            Err(error) => {
+                debug!(%address, %error, "a member does not report its clients");
+                Told::default()
+            }
+        }
+    }
+
+    /// How to ask the members.
+    async fn trusted(&self) -> anyhow::Result<Arc<Trusted>> {
         let uid = match &*self.presence.borrow() {
-            Presence::Present(ensemble) if ensemble.takes_tls => ensemble.uid.clone(),
-            _ => return Ok(None),
+            Presence::Present(ensemble) if ensemble.takes_tls => Some(ensemble.uid.clone()),
+            _ => None,
         };
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known().trusted.clone();
-        let config = match before.filter(|(at, _)| at.elapsed() < TRUSTED) {
-            Some((_, config)) => config,
-            None => {
-                let config = self.trust.in_ensemble(&self.ensemble, &uid).await?;
-                known().trusted = Some((Instant::now(), config.clone()));
-                config
-            }
+        let is_current = |at: &Instant, trusted: &Trusted| {
+            at.elapsed() < TRUSTED && trusted.tls.is_some() == uid.is_some()
         };
-        let name = ServerName::try_from(self.service.to_string())?;
-        Ok(Some(Tls { config, name }))
+        if let Some((at, trusted)) = before
+            && is_current(&at, &trusted)
+        {
+            return Ok(trusted);
+        }
+        let authority = self.trust.authority(&self.ensemble).await?;
+        let tls = match &uid {
+            None => None,
+            Some(uid) => Some(Tls {
+                config: self.trust.in_ensemble(&self.ensemble, uid).await?,
+                name: ServerName::try_from(self.service.to_string())?,
+            }),
+        };
+        let trusted = Arc::new(Trusted { authority, tls });
+        known().trusted = Some((Instant::now(), trusted.clone()));
+        Ok(trusted)
     }
+}
+
+/// How members are asked.
+struct Trusted {
+    /// The authority of the members; `None` while it is not on record.
+    authority: Option<AuthorityName>,
+    /// How members of an earlier operator version are asked where they take TLS.
+    tls: Option<Tls>,
+}
+
+/// What a member tells of its clients.
+#[derive(Default)]
+struct Told {
+    connections: Vec<Connection>,
+    /// The sessions that watch each path, if the member tells.
+    watchers: Option<HashMap<String, Vec<i64>>>,
 }
 
 /// How members are asked over TLS.
@@ -204,21 +246,22 @@ async fn ask(member: IpAddr, tls: Option<&Tls>, word: &str) -> anyhow::Result<St
     ask_on(connect, word, PATIENCE, MAX_ANSWER).await
 }
 
-/// What one member answers to `cons` and `wchp`.
-async fn ask_member(member: IpAddr, tls: Option<&Tls>) -> (String, String) {
-    let answer_or = |word: &str, answer: anyhow::Result<String>, otherwise: &str| {
-        answer.unwrap_or_else(|error| {
+/// What a member of an earlier operator version answers to `cons` and `wchp`.
+async fn ask_by_words(member: IpAddr, tls: Option<&Tls>) -> Told {
+    let answer = async |word: &str| match ask(member, tls, word).await {
+        Ok(answer) => Some(answer).filter(|answer| !answer.contains(NOT_ALLOWED)),
+        Err(error) => {
             debug!(%member, word, %error, "a member does not report its clients");
-            otherwise.to_owned()
-        })
+            None
+        }
     };
-    let connections = ask(member, tls, "cons").await;
-    let watchers = ask(member, tls, "wchp").await;
-    (
-        answer_or("cons", connections, ""),
-        answer_or("wchp", watchers, UNANSWERED),
-    )
+    let connections = answer("cons").await.unwrap_or_default();
+    let watchers = answer("wchp").await;
+    Told {
+        connections: parse_connections(&connections),
+        watchers: watchers.as_deref().map(parse_watchers),
+    }
 }
 
-/// Part of the answer of a server that does not know or allow a word; it also stands for a missing answer.
-const UNANSWERED: &str = "not in the whitelist";
+/// Part of the answer of a server that does not know or allow a word.
+const NOT_ALLOWED: &str = "not in the whitelist";

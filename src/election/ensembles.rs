@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bellwether_api::ZooKeeperEnsemble;
-use bellwether_ensemble::certificates::{MIRROR, Party, client_authority};
+use bellwether_ensemble::certificates::{
+    AuthorityName, MIRROR, Party, Record, authorities_config_map, authority, client_authority,
+};
 use bellwether_ensemble::client_tls::ClientTls;
 use bellwether_ensemble::desired::discovery::client_config_map;
 use bellwether_ensemble::stage::Stage as _;
@@ -23,6 +25,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use super::Key;
 use super::credentials::roots;
 use crate::certificates::Issuer;
+use crate::ensemble::members::Members;
 
 /// An ensemble as the API server shows it. What sessions do not need is dropped when it is known.
 #[derive(Clone, Debug, Deserialize)]
@@ -107,9 +110,19 @@ pub(super) struct Trust {
     pub(super) kube: Client,
     /// Signs the certificate of the mirror.
     pub(super) issuer: Arc<dyn Issuer>,
+    /// Asks members for their clients.
+    pub(super) members: Arc<dyn Members>,
 }
 
 impl Trust {
+    /// The authority of the members, as it is on record; `None` if it is not.
+    pub(super) async fn authority(&self, key: &Key) -> kube::Result<Option<AuthorityName>> {
+        let maps: Api<ConfigMap> = Api::namespaced(self.kube.clone(), &key.namespace);
+        let map = maps.get_opt(&authorities_config_map(&key.name)).await?;
+        let record = map.and_then(|map| Record::parse(&serde_json::to_value(map).ok()?));
+        Ok(record.map(|record| authority(&key.namespace, &key.name, &record.trust)))
+    }
+
     /// How to connect to the ensemble with this uid: as its other clients do, by what its ConfigMap for clients says, and with
     /// a certificate that says that this is the mirror. Members ask for it where clients can prove who they are.
     pub(super) async fn in_ensemble(
@@ -151,12 +164,12 @@ impl Trust {
         uid: &str,
     ) -> anyhow::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
         let root = self.issuer.root().await?;
-        let authority = client_authority(namespace, ensemble, uid, &root);
+        let of_clients = client_authority(namespace, ensemble, uid, &root);
         let names = vec![MIRROR.to_owned()];
         let now = Timestamp::now();
         let issued = self
             .issuer
-            .issue(&authority, Party::Client, names, now, IDENTITY_VALID);
+            .issue(&of_clients, Party::Client, names, now, IDENTITY_VALID);
         let issued = issued.await?;
         let certificate = CertificateDer::from_pem_slice(issued.certificate.as_bytes())?;
         let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes())?;

@@ -86,6 +86,7 @@ mod tests {
             volumes: None,
             presents: None,
             credentials: Default::default(),
+            client_authority: None,
         }
     }
 

@@ -265,6 +265,7 @@ async fn observe_pods(
             observed.volumes = told.volumes;
             observed.presents = told.presents;
             observed.credentials = told.credentials;
+            observed.client_authority = told.client_authority;
             observed
         })
     });
@@ -387,6 +388,7 @@ fn observe_pod(rules: Rules, pod: &Pod, ordinal: u16) -> PodObservation {
         volumes: None,
         presents: None,
         credentials: Default::default(),
+        client_authority: None,
     }
 }
 

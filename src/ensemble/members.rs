@@ -37,6 +37,13 @@ pub trait Members: Send + Sync {
 
     /// All that is known of a member, whose server should be the one with this id.
     async fn report(&self, contact: &Contact, id: ServerId) -> Told;
+
+    /// Who is connected to a server, and who watches what: two lists of its AdminServer, as JSON. `None` if the member is of
+    /// an earlier operator version, which does not know.
+    ///
+    /// # Errors
+    /// When it does not answer in time, or answers that it cannot tell.
+    async fn clients(&self, contact: &Contact) -> anyhow::Result<Option<[String; 2]>>;
 }
 
 /// What a member tells.
@@ -49,6 +56,8 @@ pub struct Told {
     pub presents: Option<String>,
     /// What it says of the users and the authorities of its clients.
     pub credentials: Credentials,
+    /// The authority of the certificate that it presents to clients, as PEM, if that is of the user's Secret.
+    pub client_authority: Option<String>,
 }
 
 impl Told {
@@ -59,6 +68,7 @@ impl Told {
             volumes: None,
             presents: None,
             credentials: Default::default(),
+            client_authority: None,
         }
     }
 }
@@ -93,33 +103,44 @@ impl Members for Network {
         }
     }
 
+    async fn clients(&self, contact: &Contact) -> anyhow::Result<Option<[String; 2]>> {
+        let Some(authority) = &contact.authority else {
+            return Ok(None);
+        };
+        let _turn = self.turns.acquire().await?;
+        let list = |what| self.control.list(contact.address, authority, what);
+        let Some(connections) = list("connections").await? else {
+            return Ok(None);
+        };
+        let watches = list("watches").await?;
+        Ok(watches.map(|watches| [connections, watches]))
+    }
+
     async fn report(&self, contact: &Contact, id: ServerId) -> Told {
         let _turn = self.turns.acquire().await.ok();
-        let (server, volumes, presents, credentials) = match &contact.authority {
+        let mut told = Told::only(ServerReport::Looking);
+        let volumes = match &contact.authority {
             Some(authority) => match self.control.report(contact.address, authority).await {
-                Ok(report) => (
-                    report.server(id).await,
-                    Some(report.volumes()),
-                    report.presents(),
-                    report.credentials(),
-                ),
+                Ok(report) => {
+                    told.server = report.server(id).await;
+                    told.presents = report.presents();
+                    told.credentials = report.credentials();
+                    told.client_authority = report.client_authority();
+                    Some(report.volumes())
+                }
                 Err(error) => return Told::only(ServerReport::Unreachable(error.to_string())),
             },
             None => {
                 let (server, volumes) = words::report(contact.address, id).await;
-                (server, volumes, None, Credentials::Current)
+                told.server = server;
+                volumes
             }
         };
-        let volumes = volumes.transpose().unwrap_or_else(|error| {
+        told.volumes = volumes.transpose().unwrap_or_else(|error| {
             let address = contact.address;
             tracing::debug!(%address, %error, "what a member reports of its volumes makes no sense");
             None
         });
-        Told {
-            server,
-            volumes,
-            presents,
-            credentials,
-        }
+        told
     }
 }

@@ -2,12 +2,45 @@
 //!
 //! A system property `-Dzookeeper.KEY` is what ZooKeeper makes of a line `KEY=value` of `zoo.cfg`
 //! (`QuorumPeerConfig.parseProperties`), so it is judged by the same table of keys as `config.additional`.
-//! Options that pass by the fields of the spec or bring in other code are refused; any other option passes.
+//! Other options pass if they are on a list: what only tunes the virtual machine, Java's network and its TLS.
 
 use super::settings::{self, KeyKind};
 
 /// The prefix of ZooKeeper's own system properties.
 const PROPERTY: &str = "-Dzookeeper.";
+
+/// How the options begin that may be set, unless [`REFUSED`] or the table of keys says otherwise.
+const ALLOWED: &[&str] = &[
+    "-XX:",
+    "-Xlog",
+    "-Xss",
+    "-Xmn",
+    "-Xint",
+    "-Xrs",
+    "-Xcheck:",
+    "-Xshare:",
+    "-server",
+    "-verbose:",
+    "--add-opens=",
+    "--add-exports=",
+    "--add-reads=",
+    "--enable-native-access=",
+    PROPERTY,
+    "-Djute.",
+    "-Dznode.container.",
+    "-Djava.io.tmpdir=",
+    "-Djava.net.prefer",
+    "-Djava.security.egd=",
+    "-Djava.security.debug=",
+    "-Djavax.net.debug=",
+    "-Djdk.tls.",
+    "-Djdk.nio.",
+    "-Dio.netty.",
+    "-Dfile.encoding=",
+    "-Duser.timezone=",
+    "-Dsun.net.inetaddr.",
+    "-Dsun.nio.",
+];
 
 /// Options that are refused for one reason.
 struct Refused {
@@ -48,6 +81,7 @@ const REFUSED: &[Refused] = &[
             "--upgrade-module-path",
             "--patch-module",
             "-jar",
+            "-XX:SharedArchiveFile=",
         ],
         whole: &["-cp", "-p", "-m"],
         why: "it loads other code into the server: build an image that has it, and name it in image",
@@ -59,7 +93,11 @@ const REFUSED: &[Refused] = &[
               and is started again",
     },
     Refused {
-        begin: &["-XX:Flags=", "-XX:VMOptionsFile="],
+        begin: &[
+            "-XX:Flags=",
+            "-XX:VMOptionsFile=",
+            "-XX:CompileCommandFile=",
+        ],
         whole: &[],
         why: "it reads further options from a file: write them here, one each",
     },
@@ -107,6 +145,7 @@ const REFUSED: &[Refused] = &[
     },
 ];
 
+const NOT_LISTED: &str = "it is none of the options that tune the virtual machine, Java's network or its TLS: build an image that has it, and name it in image";
 const RESERVED: &str = "the operator owns this setting of ZooKeeper, and there is no field for it";
 const TYPED: &str = "this setting of ZooKeeper has a field of its own under config";
 const UNKNOWN: &str =
@@ -125,6 +164,9 @@ pub fn refusal(option: &str) -> Option<&'static str> {
         r.whole.contains(&option) || r.begin.iter().any(|begin| option.starts_with(begin))
     });
     refused.map(|r| r.why).or_else(|| {
+        if !ALLOWED.iter().any(|begin| option.starts_with(begin)) {
+            return Some(NOT_LISTED);
+        }
         let property = option.strip_prefix(PROPERTY)?;
         let key = property.split_once('=').map_or(property, |(key, _)| key);
         match settings::classify(key) {
@@ -181,6 +223,9 @@ fn tests() -> Vec<(String, &'static str)> {
     all.push((format!("o.matches('^{property}({prefixes})')"), RESERVED));
     all.push((is_one_of(settings::RESERVED), RESERVED));
     all.push((is_one_of(settings::TYPED), TYPED));
+    // The reasons for single options say more.
+    let allowed = any_of(ALLOWED.iter().copied());
+    all.push((format!("!o.matches('^({allowed})')"), NOT_LISTED));
     all
 }
 
@@ -271,6 +316,12 @@ mod tests {
             "-version",
             "-cp",
             "--add-opens",
+            "-Dapp=zookeeper.forceSync",
+            "-Djava.security.auth.login.config=/tmp/x",
+            "-Dlogback.configurationFile=/tmp/x",
+            "-Djava.library.path=/tmp",
+            "-XX:SharedArchiveFile=/data/x.jsa",
+            "-XshowSettings",
         ] {
             assert!(is_option(option) && refusal(option).is_some(), "{option}");
         }
@@ -296,7 +347,6 @@ mod tests {
             "-XX:TieredStopAtLevel=1",
             "-Xss512k",
             "-Xlog:gc*:file=/logs/gc.log",
-            "-XshowSettings",
             "-Djute.maxbuffer=4194304",
             "-Dzookeeper.globalOutstandingLimit=2000",
             "-Dzookeeper.nio.numSelectorThreads=2",
@@ -304,7 +354,7 @@ mod tests {
             "-Djava.net.preferIPv4Stack=true",
             "-Dznode.container.checkIntervalMs=1000",
             "--add-opens=java.base/java.lang=ALL-UNNAMED",
-            "-Dapp=zookeeper.forceSync",
+            "-Djdk.tls.namedGroups=secp256r1",
         ] {
             assert!(is_option(option), "{option}");
             assert_eq!(refusal(option), None, "{option}");

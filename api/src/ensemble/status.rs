@@ -285,7 +285,7 @@ vocabulary! {
         PodFailing,
         /// A container beside ZooKeeper's does not run; the server itself does not depend on it.
         ContainerFailing,
-        /// The users of clients, or the authorities of their certificates, are missing or cannot be used.
+        /// The users of clients, the authorities of their certificates, or the certificate for them, are missing or cannot be used.
         CredentialsUnusable,
         /// Nothing to do.
         Stable,

@@ -1,10 +1,25 @@
 //! What is encrypted.
 
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::grammar;
+
+/// How the name of a Secret with a certificate of members ends.
+pub const CERTIFICATE_SUFFIX: &str = "zookeeper-tls";
+/// What is wrong with the name of another Secret.
+pub const NO_CERTIFICATE: &str = "the name of the Secret has to end with zookeeper-tls: who may edit an ensemble could show any other Secret to its image";
+/// What is wrong with a certificate for clients where there is no port for it.
+pub const NO_CLIENT_PORT: &str =
+    "a certificate for clients needs their port for TLS: set tls.clients to Optional or Required";
+
 /// Encryption and mutual authentication.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = Rule::new("!has(self.clientPortSecretName) || has(self.clients) && self.clients != 'Disabled'").message(NO_CLIENT_PORT)
+)]
 pub struct Tls {
     /// Whether the servers speak mutual TLS among themselves, with certificates that the operator makes and renews.
     /// Default: `Required` for a new ensemble; one that was created before this setting existed keeps plaintext until
@@ -17,6 +32,14 @@ pub struct Tls {
     /// changes in one roll for each step from `Disabled` by `Optional` to `Required`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clients: Option<ClientsTls>,
+    /// The Secret with the certificate that members present to clients, such as cert-manager writes: `tls.crt` with the chain,
+    /// `tls.key` as PKCS#8, and `ca.crt`, the authority that clients trust. Its name ends with `zookeeper-tls`. The
+    /// certificate has to name the client Service. A renewed one is taken up without a restart. Default: a certificate that the operator makes and
+    /// renews.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = grammar::NAME))]
+    #[x_kube(validation = Rule::new("self.endsWith('zookeeper-tls')").message(NO_CERTIFICATE))]
+    pub client_port_secret_name: Option<String>,
 }
 
 /// Whether servers speak mutual TLS among themselves.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bellwether_e2e::clients::{Client, Clients};
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::wait::until;
@@ -13,7 +15,7 @@ use rcgen::{
 };
 use serde_json::{Value, json};
 
-use crate::tls::authority;
+use crate::tls::{authority, presents};
 
 /// How long a kubelet may take to show another Secret, and members to restart.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -52,6 +54,25 @@ fn certificate(name: &str, issuer: &CertifiedIssuer<'static, KeyPair>) -> Result
 fn users(users: &[(&str, &str)]) -> Value {
     let users: Value = users.iter().copied().collect();
     json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": "zookeeper-users" }, "stringData": users })
+}
+
+/// The Secret with a certificate that members present to clients, as cert-manager writes it, and that certificate.
+fn of_members(
+    world: &World,
+    issuer: &CertifiedIssuer<'static, KeyPair>,
+) -> Result<(Value, String)> {
+    let key = KeyPair::generate()?;
+    let service = format!("main.{}.svc.cluster.local", world.namespace);
+    let mut params = CertificateParams::new(vec!["main".to_owned(), service])?;
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    let certificate = params.signed_by(&key, issuer)?.pem();
+    let data =
+        json!({ "ca.crt": issuer.pem(), "tls.crt": certificate, "tls.key": key.serialize_pem() });
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
+        "metadata": { "name": "zookeeper-tls" }, "stringData": data,
+    });
+    Ok((secret, certificate))
 }
 
 /// What a client reads at this path: its data, or the name of what it is told instead.
@@ -121,8 +142,10 @@ pub(crate) fn clients_prove_who_they_are_and_the_mirror_is_one_of_them(
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "of-clients" },
         "data": { "ca.crt": trusted.pem() },
     }))?;
+    let company = issuer("of the company")?;
+    world.apply(&of_members(world, &company)?.0)?;
     let mut spec = Ensemble::small(1);
-    spec["tls"] = json!({ "clients": "Required" });
+    spec["tls"] = json!({ "clients": "Required", "clientPortSecretName": "zookeeper-tls" });
     spec["authentication"] = json!({
         "required": true,
         "users": { "secretName": "zookeeper-users", "superUser": ROOT.0 },
@@ -206,9 +229,11 @@ pub(crate) fn clients_prove_who_they_are_and_the_mirror_is_one_of_them(
         (said.is_empty()).then_some(()).ok_or(said)
     })?;
 
-    // A password that no server could start with is told, and nothing restarts.
+    // A password that no server could start with is told, and a renewed certificate is presented. Nothing restarts.
     let before = ensemble.uids();
     world.apply(&users(&[ALICE, ROOT, (BOB.0, "broken\n")]))?;
+    let (renewed, certificate) = of_members(world, &company)?;
+    world.apply(&renewed)?;
     until("the broken password is told", PATIENCE, || {
         let (status, reason, message) = ensemble.condition("Degraded")?;
         let told = status == "True" && reason == "CredentialsUnusable" && message.contains("bob");
@@ -218,6 +243,12 @@ pub(crate) fn clients_prove_who_they_are_and_the_mirror_is_one_of_them(
         reads(&bob, "/users")?.is_empty(),
         "the member does not serve on"
     );
+    let shown = STANDARD.encode(&certificate);
+    until(
+        "clients are shown the renewed certificate",
+        PATIENCE,
+        || presents(world, "main-0", 2281, &shown),
+    )?;
     ensure!(ensemble.uids() == before, "a member restarted");
     Ok(())
 }

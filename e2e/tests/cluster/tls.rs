@@ -30,7 +30,12 @@ fn certificate(world: &World, key: &str) -> Result<String> {
 }
 
 /// Whether the server of this pod presents that certificate on this port.
-fn presents(world: &World, pod: &str, port: u16, certificate: &str) -> Result<(), String> {
+pub(crate) fn presents(
+    world: &World,
+    pod: &str,
+    port: u16,
+    certificate: &str,
+) -> Result<(), String> {
     let script = format!(
         "keytool -printcert -rfc -sslserver 127.0.0.1:{port} 2>&1 | \
          sed -n '/BEGIN/,/END/p' | tr -d '\\r' | sed '/END/q' | base64 -w 0"

@@ -53,6 +53,9 @@ pub struct RenderedRevision {
 /// * the two time limits: a server that looks for a leader asks again after half a second at most,
 ///   where the default lets it sleep for a minute (a vote that reaches a server before it looks for a leader
 ///   itself is lost, so the sender has to ask again), and a prospective leader waits 2 s for epochs.
+/// * the AdminServer on the loopback interface tells who is connected and who watches what. The four-letter words that tell
+///   the same would be for every client, and `wchp` is costly (CVE-2017-5637): only those are answered that the member
+///   program needs, and `isro`, by which clients find a server that takes writes.
 const FIXED: &[(&str, &str)] = &[
     ("dataDir", "/data"),
     ("standaloneEnabled", "false"),
@@ -62,11 +65,11 @@ const FIXED: &[(&str, &str)] = &[
     ("electionPortBindRetry", "0"),
     ("fastleader.maxNotificationInterval", "500"),
     ("leader.maxTimeToWaitForEpoch", "2000"),
-    ("admin.enableServer", "false"),
-    (
-        "4lw.commands.whitelist",
-        "conf,cons,isro,mntr,ruok,srvr,wchp",
-    ),
+    ("admin.serverAddress", "127.0.0.1"),
+    ("admin.serverPort", "8077"),
+    ("admin.snapshot.enabled", "false"),
+    ("admin.restore.enabled", "false"),
+    ("4lw.commands.whitelist", "conf,isro,mntr,ruok,srvr"),
 ];
 
 /// Settings that serve better than ZooKeeper's defaults, and that a user may set otherwise.

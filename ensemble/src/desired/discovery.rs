@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::config::{CLIENT_PORT, SECURE_CLIENT_PORT};
 use super::{DesiredObject, ObjectKind, apply, metadata};
-use crate::certificates::Record;
 use crate::client_tls::ClientTls;
+use crate::observation::Observation;
 use crate::validate::ValidEnsemble;
 
 /// The name of the ConfigMap that clients read.
@@ -17,12 +17,12 @@ pub fn client_config_map(ensemble: &str) -> String {
 /// of an ensemble but with TLS, and never restarts an application that restarts on its changes. The keys `type`, `host`,
 /// `port` and `uri` are those of the Service Binding specification for Kubernetes.
 ///
-/// `tls` is what every member has. `None` while the certificate of the authority is not on record that clients over TLS
-/// have to trust: the ConfigMap is complete from the beginning.
+/// `tls` is what every member has, and `authority` the certificate that clients over TLS have to trust. `None` while that is
+/// not known: the ConfigMap is complete from the beginning.
 pub fn client_config(
     ensemble: &ValidEnsemble,
     tls: ClientTls,
-    record: Option<&Record>,
+    authority: Option<&str>,
 ) -> Option<DesiredObject> {
     let name = client_config_map(&ensemble.name);
     let host = format!(
@@ -43,11 +43,29 @@ pub fn client_config(
     });
     if tls.takes_tls() {
         data["secureConnectString"] = json!(format!("{host}:{SECURE_CLIENT_PORT}"));
-        data["ca.crt"] = json!(record?.clients.as_ref()?.certificate);
+        data["ca.crt"] = json!(authority?);
     }
     let body = json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": data });
     let metadata = metadata(ensemble, &name);
     Some(apply(ObjectKind::ConfigMap, name, metadata, body))
+}
+
+/// The certificate of the authority that clients have to trust: that of the user's Secret, as the members say, or the one on
+/// record. `None` if it is not known, or members do not agree yet.
+pub fn client_authority<'a>(
+    ensemble: &ValidEnsemble,
+    observation: &'a Observation,
+) -> Option<&'a str> {
+    if ensemble.tls.client_port_secret_name.is_none() {
+        let record = observation.identity.as_ref()?;
+        return Some(&record.clients.as_ref()?.certificate);
+    }
+    let mut told = observation
+        .pods
+        .iter()
+        .map(|pod| pod.client_authority.as_deref());
+    let first = told.next()??;
+    told.all(|other| other == Some(first)).then_some(first)
 }
 
 #[cfg(test)]
@@ -55,15 +73,39 @@ mod tests {
     use bellwether_api::ZooKeeperEnsembleSpec;
 
     use super::*;
+    use crate::certificates::Record;
     use crate::desired::stateful_set::{CONTROL_PORT, PROBE_PORT};
+    use crate::plan::example::Running;
     use crate::validate::example;
 
     fn of(replicas: i32, tls: ClientTls, record: Option<&Record>) -> Option<DesiredObject> {
-        let spec = ZooKeeperEnsembleSpec {
+        let ensemble = example(ZooKeeperEnsembleSpec {
             replicas,
             ..Default::default()
+        });
+        let observation = Observation {
+            identity: record.cloned(),
+            ..Default::default()
         };
-        client_config(&example(spec), tls, record)
+        let authority = client_authority(&ensemble, &observation);
+        client_config(&ensemble, tls, authority)
+    }
+
+    /// The operator does not read the user's Secret.
+    #[test]
+    fn whom_to_trust_by_the_users_certificate_is_what_all_members_say() {
+        let mut running = Running::new(3, 0);
+        running.ensemble.tls.client_port_secret_name = Some("zookeeper-tls".to_owned());
+        let mut told = |authorities: [Option<&str>; 3]| {
+            for (ordinal, authority) in authorities.into_iter().enumerate() {
+                running.observation.pods[ordinal].client_authority = authority.map(str::to_owned);
+            }
+            client_authority(&running.ensemble, &running.observation).map(str::to_owned)
+        };
+        assert_eq!(told([Some("a"); 3]), Some("a".to_owned()));
+        assert_eq!(told([Some("a"), Some("b"), Some("a")]), None);
+        assert_eq!(told([Some("a"), None, Some("a")]), None);
+        assert_eq!(told([None; 3]), None);
     }
 
     fn of_size(replicas: i32) -> DesiredObject {

@@ -65,6 +65,7 @@ pub(crate) fn pod(
         volumes: Some(volumes(true, Some(1))),
         presents: None,
         credentials: Default::default(),
+        client_authority: None,
         server: ServerReport::Serving {
             role,
             zxid: 1 << 32,

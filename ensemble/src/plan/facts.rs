@@ -178,6 +178,7 @@ mod tests {
             volumes: None,
             presents: None,
             credentials: Default::default(),
+            client_authority: None,
         };
         Observation {
             pods: vec![pod(0, MemberRole::Leader), pod(1, role)],

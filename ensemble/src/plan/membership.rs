@@ -41,7 +41,7 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     let wanted_voters = Voters::first(ensemble.size, ensemble.id_offset);
     let same = change.voters == view.template.voters && change.bounce.is_none();
     let at_rest = same && change.voters == wanted_voters && view.is_finished();
-    let wanted = view.template.tls.wanted(ensemble.tls);
+    let wanted = view.template.tls.wanted(&ensemble.tls);
     // A single server has no other to reach, and its clients no other one to connect to.
     if !view.rules.keep(Rule::TlsInTurn) || at_rest && view.tls.pods == 1 {
         change.tls = wanted;

@@ -73,8 +73,8 @@ pub(super) fn plan_start(
     let rendered = config::render(ensemble, &voters, initialize, tls);
     let sizes = ClaimSizes::wanted(ensemble);
     let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
-    let identity = observation.identity.as_ref();
-    let client_config = discovery::client_config(ensemble, tls.clients, identity);
+    let authority = discovery::client_authority(ensemble, observation);
+    let client_config = discovery::client_config(ensemble, tls.clients, authority);
     let last = client_config.into_iter().chain(network::policy(ensemble));
     let mut report = Report::new(Phase::Starting, message);
     report.revision = Some(rendered.revision.clone());
@@ -174,7 +174,7 @@ fn start_all(
         replicas: u16::try_from(voters.len()).unwrap_or(u16::MAX),
         voters,
         initialize: None,
-        tls: Encryption::of_new(ensemble.tls),
+        tls: Encryption::of_new(&ensemble.tls),
         permission: Box::new(permission),
         message,
     }
@@ -261,7 +261,7 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         "The StatefulSet is gone; creating it again for the members {{{}}}.",
         chosen.voters
     );
-    let wanted = chosen.tls.wanted(ensemble.tls);
+    let wanted = chosen.tls.wanted(&ensemble.tls);
     let tls = Encryption::next(chosen.tls, &Running::of(observation), wanted, false);
     let size = u16::try_from(chosen.voters.len()).unwrap_or(u16::MAX);
     Start::Create {

@@ -111,7 +111,7 @@ pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Vec<Trouble> {
         .collect()
 }
 
-/// Members that could not start with the users, or the authorities, of clients as they are now.
+/// Members that could not start with the users or authorities of clients, or their certificate for them, as they are now.
 fn unusable_credentials(view: &View<'_>) -> Option<Trouble> {
     let said = |m: &Member<'_>| match &m.pod.credentials {
         Credentials::Unusable(why) => Some((m.pod.name.clone(), why.clone())),
@@ -122,7 +122,7 @@ fn unusable_credentials(view: &View<'_>) -> Option<Trouble> {
         reason: Reason::CredentialsUnusable,
         message: format!(
             "Pod {pod} says: {} Members that run serve on with what they started with, and a member that restarts does \
-             not come up. Correct the Secret or the ConfigMap that spec.authentication names.",
+             not come up. Correct the Secret or the ConfigMap that the spec names.",
             sentence(&why)
         ),
     })

@@ -1,8 +1,8 @@
-//! How clients prove who they are.
+//! How clients prove who they are, and members to them.
 
 use bellwether_api::ensemble::{
-    Authentication, ClientCertificates, ClientsTls, NO_SUBJECT, NO_USERS, NOBODY, Tls,
-    USERS_SUFFIX, Users, WITHOUT_TLS,
+    Authentication, CERTIFICATE_SUFFIX, ClientCertificates, ClientsTls, NO_CERTIFICATE,
+    NO_CLIENT_PORT, NO_SUBJECT, NO_USERS, NOBODY, Tls, USERS_SUFFIX, Users, WITHOUT_TLS,
 };
 
 use super::Problems;
@@ -11,8 +11,23 @@ use super::names::{NO_NAME, is_dns_subdomain};
 /// The longest subject of a super user.
 const LONGEST_SUBJECT: usize = 512;
 
+/// Checks the Secret with a certificate for clients as the CRD does.
+pub(super) fn check_certificate(tls: &Tls, problems: &mut Problems) {
+    let Some(name) = &tls.client_port_secret_name else {
+        return;
+    };
+    if matches!(tls.clients, None | Some(ClientsTls::Disabled)) {
+        problems.add("spec.tls", NO_CLIENT_PORT);
+    }
+    let field = "spec.tls.clientPortSecretName";
+    object(field, name, problems);
+    if !name.ends_with(CERTIFICATE_SUFFIX) {
+        problems.add(field, NO_CERTIFICATE);
+    }
+}
+
 /// Checks it as the CRD does.
-pub(super) fn check(authentication: &Authentication, tls: Tls, problems: &mut Problems) {
+pub(super) fn check(authentication: &Authentication, tls: &Tls, problems: &mut Problems) {
     let Authentication {
         required: _,
         users,

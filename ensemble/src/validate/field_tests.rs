@@ -218,8 +218,8 @@ fn who_proves_who_they_are_needs_a_port_for_tls_and_names_that_can_be() {
         refused(|spec| {
             spec.authentication = serde_json::from_value(authentication).unwrap();
             spec.tls = Some(Tls {
-                servers: None,
                 clients,
+                ..Default::default()
             });
         })
     };
@@ -258,5 +258,26 @@ fn who_proves_who_they_are_needs_a_port_for_tls_and_names_that_can_be() {
             [name],
             "{subject:?}"
         );
+    }
+}
+
+#[test]
+fn a_certificate_for_clients_needs_their_port_and_a_secret_that_is_meant_for_it() {
+    let with = |name: &str, clients: Option<ClientsTls>| {
+        refused(|spec| {
+            spec.tls = Some(Tls {
+                clients,
+                client_port_secret_name: Some(name.to_owned()),
+                ..Default::default()
+            });
+        })
+    };
+    let required = Some(ClientsTls::Required);
+    assert!(with("shop-zookeeper-tls", required).is_empty());
+    for name in ["database", "A-zookeeper-tls"] {
+        assert_eq!(with(name, required), ["spec.tls.clientPortSecretName"]);
+    }
+    for clients in [None, Some(ClientsTls::Disabled)] {
+        assert_eq!(with("zookeeper-tls", clients), ["spec.tls"]);
     }
 }

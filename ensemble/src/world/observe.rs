@@ -82,6 +82,7 @@ impl<F: Faults> World<F> {
             }),
             presents: None,
             credentials: Default::default(),
+            client_authority: None,
         };
         self.faults.distort(&mut seen);
         seen

@@ -143,6 +143,7 @@ impl World {
         self.spec().tls = Some(Tls {
             servers: Some(servers),
             clients: Some(ClientsTls::Disabled),
+            client_port_secret_name: None,
         });
     }
 
@@ -151,6 +152,7 @@ impl World {
         self.spec().tls = Some(Tls {
             servers: Some(ServersTls::Disabled),
             clients: Some(clients),
+            client_port_secret_name: None,
         });
     }
 

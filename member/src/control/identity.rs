@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, version};
 use webpki::EndEntityCert;
@@ -123,6 +123,45 @@ pub(crate) fn configure([authority, certificate, key]: &Files) -> Result<Arc<Ser
     // The operator's connections stay open, so nothing is gained by taking sessions up again.
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
+}
+
+/// Whether a server may present this certificate to clients of its authority now, with a key that ZooKeeper reads.
+///
+/// # Errors
+/// When it may not, and why.
+pub(crate) fn verify_server(files: &Files) -> Result<()> {
+    let [authority, certificate, key] = files;
+    // `util/PemReader.java`
+    let begin = "-----BEGIN PRIVATE KEY-----";
+    if !String::from_utf8_lossy(key).contains(begin) {
+        return Err(Error::other(
+            "its key is not PKCS#8, the only form that ZooKeeper reads (cert-manager: privateKey.encoding: PKCS8)",
+        ));
+    }
+    configure(files)?;
+    let read = |pem| -> Result<Vec<CertificateDer<'static>>> {
+        let all = CertificateDer::pem_slice_iter(pem);
+        let all: std::result::Result<_, _> = all.collect();
+        all.map_err(Error::other)
+    };
+    let (authorities, chain) = (read(authority)?, read(certificate)?);
+    let anchors = authorities.iter().map(webpki::anchor_from_trusted_cert);
+    let anchors: std::result::Result<Vec<_>, _> = anchors.collect();
+    let anchors = anchors.map_err(Error::other)?;
+    let [leaf, intermediates @ ..] = &*chain else {
+        return Err(Error::other("tls.crt has no certificate"));
+    };
+    let leaf = EndEntityCert::try_from(leaf).map_err(Error::other)?;
+    let verified = leaf.verify_for_usage(
+        webpki::ALL_VERIFICATION_ALGS,
+        &anchors,
+        intermediates,
+        UnixTime::now(),
+        webpki::KeyUsage::server_auth(),
+        None,
+        None,
+    );
+    verified.map(drop).map_err(Error::other)
 }
 
 /// Whether the client is the operator: other members have certificates of the same authority.

@@ -89,6 +89,7 @@ impl Member {
         let credentials = Credentials {
             users: "/nonexistent".into(),
             authorities: "/nonexistent".into(),
+            client_port: "/nonexistent".into(),
             identity: member.directory.clone(),
             tls: "/nonexistent".into(),
         };

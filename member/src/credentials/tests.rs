@@ -1,6 +1,6 @@
 use std::fs;
 
-use rcgen::{CertificateParams, DnType, KeyPair};
+use rcgen::{CertificateParams, CertifiedIssuer, DnType, KeyPair};
 
 use super::*;
 
@@ -22,6 +22,7 @@ impl Pod {
         Credentials {
             users: at("users"),
             authorities: at("authorities"),
+            client_port: at("client-port"),
             identity: at("identity"),
             tls: at("tls"),
         }
@@ -147,4 +148,57 @@ fn what_cannot_be_used_is_told_and_replaces_nothing() {
     assert_eq!(pod.written(TRUST), None);
     fs::remove_file(pod.0.join("identity/client-ca.crt")).unwrap();
     assert!(pod.refusal().contains("The operator writes it"));
+}
+
+/// The Secret is what cert-manager writes: a certificate until this year, and its key. Returns that of its authority.
+fn write_certificate(pod: &Pod, until: i32) -> String {
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    authority
+        .distinguished_name
+        .push(DnType::CommonName, "shop");
+    let issuer = CertifiedIssuer::self_signed(authority, KeyPair::generate().unwrap()).unwrap();
+    let mut params = CertificateParams::new(vec!["zk".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    pod.write("client-port/ca.crt", &issuer.pem());
+    pod.write(
+        "client-port/tls.crt",
+        &params.signed_by(&key, &issuer).unwrap().pem(),
+    );
+    pod.write("client-port/tls.key", &key.serialize_pem());
+    issuer.pem()
+}
+
+#[test]
+fn the_users_certificate_for_clients_is_taken_up_as_it_changes_and_needs_no_restart() {
+    let pod = Pod::new("credentials-certificate");
+    for _ in 0..2 {
+        let authority = write_certificate(&pod, 4096);
+        pod.credentials().provide().unwrap();
+        let told = pod.credentials().client_authority().unwrap();
+        assert_eq!(told, Some(authority));
+        let written = pod.written(CLIENT_PORT).unwrap();
+        let certificate = fs::read_to_string(pod.0.join("client-port/tls.crt")).unwrap();
+        assert!(written.starts_with("-----BEGIN PRIVATE KEY") && written.ends_with(&certificate));
+        assert_eq!(pod.credentials().are_outdated(), Ok(None));
+    }
+}
+
+#[test]
+fn a_certificate_that_clients_could_not_trust_replaces_nothing() {
+    let pod = Pod::new("credentials-certificate-bad");
+    fs::create_dir_all(pod.0.join("client-port")).unwrap();
+    assert!(pod.refusal().contains("tls.crt, tls.key and ca.crt"));
+    write_certificate(&pod, 4096);
+    pod.credentials().provide().unwrap();
+    let before = pod.written(CLIENT_PORT);
+    pod.write("client-port/ca.crt", &authority("another"));
+    assert!(pod.refusal().contains("UnknownIssuer"), "{}", pod.refusal());
+    write_certificate(&pod, 1990);
+    assert!(pod.refusal().contains("expired") || pod.refusal().contains("Expired"));
+    let key = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n";
+    pod.write("client-port/tls.key", key);
+    assert!(pod.refusal().contains("not PKCS#8"));
+    assert_eq!(pod.written(CLIENT_PORT), before);
 }

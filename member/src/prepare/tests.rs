@@ -35,6 +35,7 @@ impl Pod {
             tls: root.join("tls"),
             users: root.join("users"),
             client_authorities: root.join("client-authorities"),
+            client_port: root.join("client-port"),
             termination_log: root.join("termination-log"),
         };
         for dir in [

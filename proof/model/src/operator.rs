@@ -77,6 +77,7 @@ fn ensemble(size: u8, content: u8) -> Result<ValidEnsemble, String> {
         tls: Some(Tls {
             servers: Some(ServersTls::Disabled),
             clients: Some(ClientsTls::Disabled),
+            client_port_secret_name: None,
         }),
         ..Default::default()
     };
@@ -224,6 +225,7 @@ impl Operator {
                 server: report(*ordinal, pod),
                 presents: None,
                 credentials: Default::default(),
+                client_authority: None,
                 volumes: tells(*pod).then(|| volumes(sight.empty & bit((*ordinal).into()) == 0)),
             })
         });

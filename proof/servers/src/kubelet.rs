@@ -315,7 +315,11 @@ fn on_loopback(
             "dataDir=/data\n",
             &format!("dataDir={}\n", volume.display()),
         )
-        .replace("quorumListenOnAllIPs=true", "quorumListenOnAllIPs=false");
+        .replace("quorumListenOnAllIPs=true", "quorumListenOnAllIPs=false")
+        .replace(
+            "admin.serverAddress=127.0.0.1",
+            &format!("admin.serverAddress={}", address(id)),
+        );
     for other in Voters::first(14, ensemble.id_offset).iter() {
         let name = config::member_host(ensemble, other);
         text = text.replace(&format!("={name}:"), &format!("={}:", address(other)));

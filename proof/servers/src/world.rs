@@ -89,8 +89,8 @@ impl World {
             replicas: size.into(),
             // A server with a port for TLS takes more of the processor to start.
             tls: Some(Tls {
-                servers: None,
                 clients: Some(ClientsTls::Disabled),
+                ..Default::default()
             }),
             ..Default::default()
         };
@@ -374,6 +374,7 @@ impl World {
             volumes: None,
             presents: None,
             credentials: Default::default(),
+            client_authority: None,
             server: self
                 .reports
                 .get(&ServerId(pod.ordinal + 1))

@@ -160,6 +160,10 @@ impl Members for Reach {
         self.ask(contact, "state").await
     }
 
+    async fn clients(&self, _contact: &Contact) -> anyhow::Result<Option<[String; 2]>> {
+        Ok(None)
+    }
+
     async fn report(&self, contact: &Contact, id: ServerId) -> Told {
         let volumes = self.volumes(contact);
         let server = probe_by(id, |word| self.ask(contact, word));
@@ -169,6 +173,7 @@ impl Members for Reach {
             volumes,
             presents: None,
             credentials: Default::default(),
+            client_authority: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::super::relay::tests::server;
 use super::super::target::Holder;
 use super::*;
 use crate::certificates::Authorities;
+use crate::ensemble::members::Network;
 
 /// Keeps a session to a server, and returns the link that mirrors follow.
 pub(in crate::election) fn kept(
@@ -38,6 +39,7 @@ fn keeper(
         tls: None,
     };
     let kube = kube::Client::new(Router::new(), "default");
+    let authorities = Arc::new(Authorities::new(kube.clone(), "default", "root"));
     Keeper {
         target: Target {
             namespace: "default".to_owned(),
@@ -50,7 +52,8 @@ fn keeper(
         link,
         permissions: Arc::new(permissions),
         trust: Trust {
-            issuer: Arc::new(Authorities::new(kube.clone(), "default", "root")),
+            members: Arc::new(Network::new(authorities.clone())),
+            issuer: authorities,
             kube,
         },
         metrics: Metrics::default(),

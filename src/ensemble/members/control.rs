@@ -37,6 +37,10 @@ use crate::zookeeper::{self, TIMEOUT};
 
 /// The longest answer that is read, in bytes.
 const MAX_ANSWER: usize = zookeeper::MAX_ANSWER as usize;
+/// How long a member may take for most answers, and how long they are.
+const ANSWER: (Duration, usize) = (TIMEOUT, MAX_ANSWER);
+/// The same for lists: those of some ten thousand clients.
+const LIST: (Duration, usize) = (Duration::from_secs(3), 8 * 1024 * 1024);
 /// For how long a connection to a leader stays open that nothing is asked on: longer than the time between two looks at
 /// an ensemble at rest, so that they cost no handshake.
 const IDLE: Duration = Duration::from_secs(25);
@@ -68,6 +72,8 @@ pub(super) struct Report {
 #[derive(Clone, Debug, Deserialize)]
 struct ClientCredentials {
     outdated: bool,
+    /// The authority of the certificate of the user's Secret for clients, as PEM.
+    client_authority: Option<String>,
 }
 
 /// What the member presents to others, as PEM.
@@ -113,10 +119,18 @@ impl Report {
     /// What the member says of the users and the authorities of its clients.
     pub(super) fn credentials(&self) -> Credentials {
         match self.credentials.as_ref().map(Answer::known) {
-            None | Some(Ok(ClientCredentials { outdated: false })) => Credentials::Current,
-            Some(Ok(ClientCredentials { outdated: true })) => Credentials::Outdated,
+            None
+            | Some(Ok(ClientCredentials {
+                outdated: false, ..
+            })) => Credentials::Current,
+            Some(Ok(ClientCredentials { outdated: true, .. })) => Credentials::Outdated,
             Some(Err(why)) => Credentials::Unusable(why),
         }
+    }
+
+    /// The authority of the certificate that it presents to clients, if that is of the user's Secret.
+    pub(super) fn client_authority(&self) -> Option<String> {
+        self.credentials.as_ref()?.known().ok()?.client_authority
     }
 
     /// What is on the volumes, or why that is not known.
@@ -167,6 +181,27 @@ impl Control {
         serde_json::from_str(&text).context("the member's report makes no sense")
     }
 
+    /// What the server of the member at `address` lists, as JSON: its `connections`, or its `watches`. `None` if the member
+    /// program is of an earlier version, which does not know.
+    ///
+    /// # Errors
+    /// When the member does not answer in time, or answers that it cannot tell.
+    pub(super) async fn list(
+        &self,
+        address: IpAddr,
+        authority: &AuthorityName,
+        what: &str,
+    ) -> anyhow::Result<Option<String>> {
+        let answer = self
+            .ask(&self.closed, address, authority, what, LIST)
+            .await?;
+        match answer {
+            (StatusCode::OK, list) => Ok(Some(list)),
+            (StatusCode::NOT_FOUND, _) => Ok(None),
+            (_, why) => bail!("{}", why.trim()),
+        }
+    }
+
     async fn get(
         &self,
         pool: &Pool,
@@ -174,25 +209,35 @@ impl Control {
         authority: &AuthorityName,
         what: &str,
     ) -> anyhow::Result<String> {
+        match self.ask(pool, address, authority, what, ANSWER).await? {
+            (StatusCode::OK, text) => Ok(text),
+            // The member program says why its server does not answer.
+            (_, why) => bail!("{}", why.trim()),
+        }
+    }
+
+    async fn ask(
+        &self,
+        pool: &Pool,
+        address: IpAddr,
+        authority: &AuthorityName,
+        what: &str,
+        (patience, longest): (Duration, usize),
+    ) -> anyhow::Result<(StatusCode, String)> {
         // Making a key takes time, and the first one needs the API server; neither is the member's time.
         self.authorities.client(authority).await?;
         let uri = uri(address, authority, what)?;
         let answer = async {
             let answer = pool.get(uri).await.map_err(innermost)?;
             let status = answer.status();
-            let body = Limited::new(answer.into_body(), MAX_ANSWER);
+            let body = Limited::new(answer.into_body(), longest);
             let bytes = body.collect().await;
             let bytes = bytes.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            match status {
-                StatusCode::OK => Ok(text),
-                // The member program says why its server does not answer.
-                _ => bail!("{}", text.trim()),
-            }
+            Ok((status, String::from_utf8_lossy(&bytes).into_owned()))
         };
-        match timeout(TIMEOUT, answer).await {
+        match timeout(patience, answer).await {
             Ok(answer) => answer,
-            Err(_) => bail!("no answer within {TIMEOUT:?}"),
+            Err(_) => bail!("no answer within {patience:?}"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The hash of what a pod template depends on.
 
-use bellwether_api::ensemble::Authentication;
+use bellwether_api::ensemble::{Authentication, Tls};
 use serde_json::json;
 
 use crate::client_tls::ClientTls;
@@ -36,8 +36,13 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         metrics,
         authentication,
         restart_at,
-        // The revision has the state on the way to it.
-        tls: _,
+        tls:
+            Tls {
+                // The revision has the states on the way to them.
+                servers: _,
+                clients: _,
+                client_port_secret_name,
+            },
         // Fixed for the life of an ensemble.
         name: _,
         namespace: _,
@@ -106,6 +111,12 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         inputs.as_array_mut(),
     ) {
         inputs.push(json!(["authentication", authentication]));
+    }
+    let own = client_port_secret_name.as_ref();
+    if let (Some(secret), Some(inputs)) =
+        (own.filter(|_| clients.takes_tls()), inputs.as_array_mut())
+    {
+        inputs.push(json!(["client-port", secret]));
     }
     short_hash(&inputs)
 }

@@ -27,6 +27,8 @@ const IDENTITY: &str = "/etc/bellwether/identity";
 
 /// Where the Secret with the users of clients is mounted.
 const USERS: &str = "/etc/bellwether/users";
+/// Where the Secret with the user's certificate for the clients' port is mounted.
+const CLIENT_PORT_CERTIFICATE: &str = "/etc/bellwether/client-port";
 /// Where the ConfigMap with the authorities of clients' certificates is mounted.
 const CLIENT_AUTHORITIES: &str = "/etc/bellwether/client-authorities";
 
@@ -144,7 +146,7 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
         }
     }
     if revision.tls.clients.takes_tls() {
-        for (volume, mount_path) in credentials(&ensemble.authentication) {
+        for (volume, mount_path) in credentials(ensemble) {
             let name = volume["name"].clone();
             let at = json!({ "name": name, "mountPath": mount_path, "readOnly": true });
             mount(&mut prepare, [at.clone()]);
@@ -172,16 +174,24 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     spec
 }
 
-/// The volumes with what tells clients from others, and where each is mounted. They are optional for the kubelet: the
+/// The volumes with what tells clients from others, and members to clients, and where each is mounted. They are optional for the kubelet: the
 /// member program says what is missing, where the kubelet would only wait.
-fn credentials(authentication: &Authentication) -> impl Iterator<Item = (Value, &'static str)> {
-    let users = authentication.users.as_ref().map(|users| {
-        let secret = json!({
-            "secretName": users.secret_name, "optional": true, "defaultMode": 0o440,
-        });
-        (json!({ "name": "users", "secret": secret }), USERS)
-    });
-    let authorities = authentication.certificates.as_ref().map(|certificates| {
+fn credentials(ensemble: &ValidEnsemble) -> impl Iterator<Item = (Value, &'static str)> {
+    let Authentication {
+        required: _,
+        users,
+        certificates,
+    } = &ensemble.authentication;
+    let of_secret = |volume: &str, name: &str, path| {
+        let secret = json!({ "secretName": name, "optional": true, "defaultMode": 0o440 });
+        (json!({ "name": volume, "secret": secret }), path)
+    };
+    let users = users
+        .as_ref()
+        .map(|users| of_secret("users", &users.secret_name, USERS));
+    let own = ensemble.tls.client_port_secret_name.as_ref();
+    let own = own.map(|name| of_secret("client-port", name, CLIENT_PORT_CERTIFICATE));
+    let authorities = certificates.as_ref().map(|certificates| {
         let config_map = json!({
             "name": certificates.config_map_name,
             "optional": true,
@@ -190,7 +200,7 @@ fn credentials(authentication: &Authentication) -> impl Iterator<Item = (Value, 
         let volume = json!({ "name": "client-authorities", "configMap": config_map });
         (volume, CLIENT_AUTHORITIES)
     });
-    users.into_iter().chain(authorities)
+    users.into_iter().chain(own).chain(authorities)
 }
 
 /// Members spread over nodes as far as there are enough nodes.

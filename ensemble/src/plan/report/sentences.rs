@@ -138,7 +138,7 @@ fn message(
 
 /// What servers and clients will do after this roll, as far as it changes TLS.
 fn tls_changes(ensemble: &ValidEnsemble, view: &View<'_>, change: &Change) -> Vec<String> {
-    let (next, wanted) = (change.tls, change.tls.wanted(ensemble.tls));
+    let (next, wanted) = (change.tls, change.tls.wanted(&ensemble.tls));
     let (servers, clients) = (next.servers, next.clients);
     let all = || view.tls.all.iter();
     let mut sentences = Vec::new();

@@ -98,6 +98,7 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
         volumes: None,
         presents: None,
         credentials: Default::default(),
+        client_authority: None,
     };
     let observation = Observation {
         pods: (0..3).map(pod).collect(),

@@ -66,6 +66,7 @@ fn users_and_authorities_of_clients_are_mounted_where_clients_connect_over_tls()
             super_user: None,
         }),
     };
+    ensemble.tls.client_port_secret_name = Some("zookeeper-tls".to_owned());
     let mounted = |clients: ClientTls| {
         let tls = Encryption {
             clients,
@@ -77,16 +78,18 @@ fn users_and_authorities_of_clients_are_mounted_where_clients_connect_over_tls()
             .iter()
             .chain(all(&pod, "containers"));
         let mounts = containers.flat_map(|c| all(c, "volumeMounts").iter().map(move |m| (c, m)));
-        let of_clients =
-            mounts.filter(|(_, m)| m["name"] == "users" || m["name"] == "client-authorities");
+        let names = ["users", "client-port", "client-authorities"];
+        let of_clients = mounts.filter(|(_, m)| names.iter().any(|name| m["name"] == *name));
         let names = of_clients.map(|(c, m)| format!("{} {}", c["name"], m["mountPath"]));
         (names.collect::<Vec<_>>().join("\n").replace('"', ""), pod)
     };
     let (mounts, pod) = mounted(ClientTls::Optional);
     insta::assert_snapshot!(mounts, @r"
     prepare /etc/bellwether/users
+    prepare /etc/bellwether/client-port
     prepare /etc/bellwether/client-authorities
     probes /etc/bellwether/users
+    probes /etc/bellwether/client-port
     probes /etc/bellwether/client-authorities
     ");
     let volumes = all(&pod, "volumes");
