@@ -32,10 +32,32 @@ pub(crate) struct Credentials {
     pub(crate) authorities: PathBuf,
     /// The Secret with the certificate for clients; absent if the operator makes it.
     pub(crate) client_port: PathBuf,
-    /// The Secret with the clients' authority of the operator, whose mirror of elections is a client.
+    /// The Secret with the member's certificate, and with the clients' authority of the operator, whose mirror of elections is
+    /// a client.
     pub(crate) identity: PathBuf,
-    /// The directory that the server reads.
+    /// The directory that the server reads; absent where nothing is encrypted.
     pub(crate) tls: PathBuf,
+}
+
+impl Default for Credentials {
+    fn default() -> Self {
+        Self {
+            users: "/etc/bellwether/users".into(),
+            authorities: "/etc/bellwether/client-authorities".into(),
+            client_port: "/etc/bellwether/client-port".into(),
+            identity: "/etc/bellwether/identity".into(),
+            tls: "/tls".into(),
+        }
+    }
+}
+
+/// What the operator is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    /// Whether the server has other users or authorities than there are now; `None` where there are none.
+    pub(crate) outdated: Option<bool>,
+    /// The authority of the user's certificate for clients, as PEM, if there is one.
+    pub(crate) client_authority: Option<String>,
 }
 
 /// The files as they have to be, by their names.
@@ -65,15 +87,6 @@ impl Credentials {
         write_atomically(&self.tls.join(CLIENT_PORT), &certificate, 0o600)
     }
 
-    /// The authority of the user's certificate for clients, if there is one.
-    ///
-    /// # Errors
-    /// What is missing or wrong.
-    pub(crate) fn client_authority(&self) -> Result<Option<String>, String> {
-        let authority = self.certificate()?.map(|[authority, ..]| authority);
-        Ok(authority.map(|pem| String::from_utf8_lossy(&pem).into_owned()))
-    }
-
     /// Whether the certificate for clients is the user's own.
     pub(crate) fn has_certificate(&self) -> bool {
         self.client_port.is_dir()
@@ -100,14 +113,27 @@ impl Credentials {
     /// # Errors
     /// What is missing or wrong. The server goes on with what it has.
     pub(crate) fn are_outdated(&self) -> Result<Option<bool>, String> {
+        self.state().map(|state| state.outdated)
+    }
+
+    /// As [`Self::are_outdated`], and whom clients have to trust.
+    ///
+    /// # Errors
+    /// What is missing or wrong.
+    pub(crate) fn state(&self) -> Result<State, String> {
         let files = self.files()?;
-        self.certificate()?;
+        let authority = self.certificate()?.map(|[authority, ..]| authority);
+        let mut outdated = (!files.is_empty()).then_some(false);
         for (name, content) in &files {
             if read_if_there(&self.tls.join(name))?.as_ref() != Some(content) {
-                return Ok(Some(true));
+                outdated = Some(true);
+                break;
             }
         }
-        Ok((!files.is_empty()).then_some(false))
+        Ok(State {
+            outdated,
+            client_authority: authority.map(|pem| String::from_utf8_lossy(&pem).into_owned()),
+        })
     }
 
     fn files(&self) -> Result<Files, String> {

@@ -38,16 +38,8 @@ pub(crate) struct Directories {
     pub(crate) data: PathBuf,
     /// ZooKeeper's `dataLogDir`; may be absent.
     pub(crate) datalog: PathBuf,
-    /// The Secret with the member's certificate.
-    pub(crate) identity: PathBuf,
-    /// Where ZooKeeper reads that certificate; absent where its servers speak plaintext to each other.
-    pub(crate) tls: PathBuf,
-    /// The Secret with the users of clients; absent if they have none.
-    pub(crate) users: PathBuf,
-    /// The ConfigMap with the authorities of clients' certificates; absent if they have none.
-    pub(crate) client_authorities: PathBuf,
-    /// The Secret with the certificate for clients; absent if the operator makes it.
-    pub(crate) client_port: PathBuf,
+    /// What the server's certificates and the users of its clients come from.
+    pub(crate) credentials: Credentials,
     /// The file that Kubernetes shows as the container's termination message.
     pub(crate) termination_log: PathBuf,
 }
@@ -60,25 +52,8 @@ impl Default for Directories {
             conf: "/conf".into(),
             data: "/data".into(),
             datalog: "/datalog".into(),
-            identity: "/etc/bellwether/identity".into(),
-            tls: "/tls".into(),
-            users: "/etc/bellwether/users".into(),
-            client_authorities: "/etc/bellwether/client-authorities".into(),
-            client_port: "/etc/bellwether/client-port".into(),
+            credentials: Credentials::default(),
             termination_log: "/dev/termination-log".into(),
-        }
-    }
-}
-
-impl Directories {
-    /// What the server's certificates and the users of its clients come from.
-    pub(crate) fn credentials(&self) -> Credentials {
-        Credentials {
-            users: self.users.clone(),
-            authorities: self.client_authorities.clone(),
-            client_port: self.client_port.clone(),
-            identity: self.identity.clone(),
-            tls: self.tls.clone(),
         }
     }
 }
@@ -162,23 +137,34 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
             "--conf" => &mut directories.conf,
             "--data" => &mut directories.data,
             "--datalog" => &mut directories.datalog,
-            "--identity" => &mut directories.identity,
-            "--tls" => &mut directories.tls,
-            "--users" => &mut directories.users,
-            "--client-authorities" => &mut directories.client_authorities,
-            "--client-port-certificate" => &mut directories.client_port,
             "--termination-log" => &mut directories.termination_log,
-            other => return Err(format!("prepare has no option {other}")),
+            other => place(&mut directories.credentials, other)
+                .ok_or_else(|| format!("prepare has no option {other}"))?,
         };
         *place = PathBuf::from(value);
     }
     Ok(directories)
 }
 
+/// Where the option of this name says what the server's certificates and the users of its clients come from.
+fn place<'a>(credentials: &'a mut Credentials, option: &str) -> Option<&'a mut PathBuf> {
+    Some(match option {
+        "--identity" => &mut credentials.identity,
+        "--tls" => &mut credentials.tls,
+        "--users" => &mut credentials.users,
+        "--client-authorities" => &mut credentials.authorities,
+        "--client-port-certificate" => &mut credentials.client_port,
+        _ => return None,
+    })
+}
+
 fn serve(flags: &[&str]) -> Result<Command, String> {
-    let directories = Directories::default();
-    let credentials = directories.credentials();
-    let Directories { data, datalog, .. } = directories;
+    let Directories {
+        data,
+        datalog,
+        credentials,
+        ..
+    } = Directories::default();
     let mut serve = Serve {
         listen: PROBE_PORT,
         control: CONTROL_PORT,
@@ -186,20 +172,17 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
         credentials,
         volumes: Volumes { data, datalog },
     };
-    let place = &mut serve.credentials;
     for (flag, value) in pairs(flags)? {
         match flag {
             "--listen" => serve.listen = port_number(value)?,
             "--control" => serve.control = port_number(value)?,
             "--port" => serve.zookeeper = port_number(value)?,
-            "--identity" => place.identity = PathBuf::from(value),
-            "--tls" => place.tls = PathBuf::from(value),
-            "--users" => place.users = PathBuf::from(value),
-            "--client-authorities" => place.authorities = PathBuf::from(value),
-            "--client-port-certificate" => place.client_port = PathBuf::from(value),
             "--data" => serve.volumes.data = PathBuf::from(value),
             "--datalog" => serve.volumes.datalog = PathBuf::from(value),
-            other => return Err(format!("serve has no option {other}")),
+            other => {
+                *place(&mut serve.credentials, other)
+                    .ok_or_else(|| format!("serve has no option {other}"))? = PathBuf::from(value);
+            }
         }
     }
     Ok(Command::Serve(serve))
@@ -247,11 +230,13 @@ mod tests {
             conf: "c".into(),
             data: "d".into(),
             datalog: "e".into(),
-            identity: "h".into(),
-            tls: "i".into(),
-            users: "j".into(),
-            client_authorities: "k".into(),
-            client_port: "l".into(),
+            credentials: Credentials {
+                identity: "h".into(),
+                tls: "i".into(),
+                users: "j".into(),
+                authorities: "k".into(),
+                client_port: "l".into(),
+            },
             termination_log: "g".into(),
         };
         assert_eq!(parse_line(all), Ok(Command::Prepare(expected)));

@@ -102,17 +102,17 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
         replace(&marker_directory.join(INITIALIZE), b"", 0o644)?;
     }
     let copied = copy_configuration(dirs, &zoo_cfg)?;
-    if dirs.tls.is_dir() {
-        let credentials = dirs.credentials();
-        tls_files::provide(&credentials)?;
+    let credentials = &dirs.credentials;
+    if credentials.tls.is_dir() {
+        tls_files::provide(credentials)?;
         credentials.provide()?;
         if value(&zoo_cfg, "secureClientPort").is_some()
-            && !dirs.tls.join(tls_files::CLIENT_PORT).exists()
+            && !credentials.tls.join(tls_files::CLIENT_PORT).exists()
         {
             return Err(format!(
                 "there is no certificate for clients in {}, which this server needs for its port for TLS. The operator \
                  writes it; its log says why if it cannot.",
-                dirs.identity.display()
+                credentials.identity.display()
             ));
         }
     }

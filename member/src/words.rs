@@ -24,20 +24,27 @@ const LONGEST_LIST: usize = 8 * 1024 * 1024;
 
 /// What the server on this port of the loopback interface answers to a word within this time.
 pub(crate) fn ask(port: u16, word: &str, patience: Duration) -> Result<String, String> {
+    let answer = answer(port, word, word, (patience, LONGEST_ANSWER))?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// What is answered on this port of the loopback interface to a request for `what`, within this time and length.
+fn answer(
+    port: u16,
+    request: &str,
+    what: &str,
+    (patience, longest): (Duration, usize),
+) -> Result<Vec<u8>, String> {
     let deadline = Instant::now() + patience;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let mut stream = TcpStream::connect_timeout(&address, patience)
         .map_err(|error| format!("cannot connect to {address}: {error}"))?;
-    let answer =
-        exchange(&mut stream, word, deadline, LONGEST_ANSWER).map_err(|error| {
-            match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                    format!("no answer to {word} within {patience:?}")
-                }
-                _ => format!("asking {word} on {address} failed: {error}"),
-            }
-        })?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    exchange(&mut stream, request, deadline, longest).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("no answer to {what} within {patience:?}")
+        }
+        _ => format!("asking {what} on {address} failed: {error}"),
+    })
 }
 
 /// What the AdminServer on this port of the loopback interface lists, as JSON.
@@ -45,13 +52,9 @@ pub(crate) fn ask(port: u16, word: &str, patience: Duration) -> Result<String, S
 /// # Errors
 /// When it does not answer in time, or with more than anybody reads.
 pub(crate) fn list(port: u16, command: &str) -> Result<String, String> {
-    let deadline = Instant::now() + TIMEOUT;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let failed = |error| format!("asking {command} on {address} failed: {error}");
-    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(failed)?;
     // HTTP 1.0, so that the answer comes in one piece and ends with the connection.
     let request = format!("GET /commands/{command} HTTP/1.0\r\n\r\n");
-    let answer = exchange(&mut stream, &request, deadline, LONGEST_LIST).map_err(failed)?;
+    let answer = answer(port, &request, command, (TIMEOUT, LONGEST_LIST))?;
     if answer.len() >= LONGEST_LIST {
         return Err(format!(
             "the answer to {command} has more than {LONGEST_LIST} bytes"
@@ -107,9 +110,11 @@ pub(crate) fn report(
     let (srvr, conf) = (said("srvr"), said("conf"));
     let volumes = told(volumes::report(data, datalog));
     let certificates = tls_files::presented(&credentials.identity, &credentials.tls);
-    let of_clients = credentials.are_outdated().and_then(|outdated| {
-        let authority = credentials.client_authority()?;
-        Ok(json!({ "outdated": outdated == Some(true), "client_authority": authority }))
+    let of_clients = credentials.state().map(|state| {
+        json!({
+            "outdated": state.outdated == Some(true),
+            "client_authority": state.client_authority,
+        })
     });
     json!({
         "srvr": srvr,

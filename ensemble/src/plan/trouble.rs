@@ -26,16 +26,9 @@ impl Trouble {
 
     /// All troubles as one, the gravest first: it gives the reason, and the message contains all of them.
     pub fn all(troubles: impl IntoIterator<Item = Self>) -> Option<Self> {
-        troubles.into_iter().reduce(|graver, less| {
-            let end = if graver.message.ends_with('.') {
-                ""
-            } else {
-                "."
-            };
-            Self {
-                message: format!("{}{end} Also: {}", graver.message, less.message),
-                ..graver
-            }
+        troubles.into_iter().reduce(|graver, less| Self {
+            message: format!("{} Also: {}", sentence(&graver.message), less.message),
+            ..graver
         })
     }
 }

@@ -20,10 +20,7 @@ pub(super) fn check_certificate(tls: &Tls, problems: &mut Problems) {
         problems.add("spec.tls", NO_CLIENT_PORT);
     }
     let field = "spec.tls.clientPortSecretName";
-    object(field, name, problems);
-    if !name.ends_with(CERTIFICATE_SUFFIX) {
-        problems.add(field, NO_CERTIFICATE);
-    }
+    secret(field, name, (CERTIFICATE_SUFFIX, NO_CERTIFICATE), problems);
 }
 
 /// Checks it as the CRD does.
@@ -46,10 +43,7 @@ pub(super) fn check(authentication: &Authentication, tls: &Tls, problems: &mut P
     }) = users
     {
         let name = format!("{field}.users.secretName");
-        object(&name, secret_name, problems);
-        if !secret_name.ends_with(USERS_SUFFIX) {
-            problems.add(name, NO_USERS);
-        }
+        secret(&name, secret_name, (USERS_SUFFIX, NO_USERS), problems);
         if let Some(user) = super_user.as_ref().filter(|user| !is_data_key(user)) {
             problems.add(
                 format!("{field}.users.superUser"),
@@ -72,6 +66,14 @@ pub(super) fn check(authentication: &Authentication, tls: &Tls, problems: &mut P
         {
             problems.add(format!("{field}.certificates.superUser"), NO_SUBJECT);
         }
+    }
+}
+
+/// A Secret whose name ends with this, or what is wrong with it.
+fn secret(field: &str, name: &str, (suffix, why): (&str, &str), problems: &mut Problems) {
+    object(field, name, problems);
+    if !name.ends_with(suffix) {
+        problems.add(field, why);
     }
 }
 

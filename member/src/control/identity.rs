@@ -99,18 +99,23 @@ pub(crate) fn version(directory: &Path) -> PathBuf {
     version.unwrap_or_else(|_| directory.to_owned())
 }
 
+/// The certificates in a text.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+    let all = CertificateDer::pem_slice_iter(pem);
+    let all: std::result::Result<_, _> = all.collect();
+    all.map_err(Error::other)
+}
+
 /// How to answer with this certificate.
 ///
 /// # Errors
 /// When the files are not PEM, or the certificate is not of this key.
 pub(crate) fn configure([authority, certificate, key]: &Files) -> Result<Arc<ServerConfig>> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(authority) {
-        let certificate = certificate.map_err(Error::other)?;
+    for certificate in certificates(authority)? {
         roots.add(certificate).map_err(Error::other)?;
     }
-    let chain = CertificateDer::pem_slice_iter(certificate);
-    let chain: std::result::Result<Vec<_>, _> = chain.collect();
+    let chain = certificates(certificate)?;
     let key = PrivateKeyDer::from_pem_slice(key).map_err(Error::other)?;
     let provider = Arc::new(default_provider());
     let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
@@ -118,7 +123,7 @@ pub(crate) fn configure([authority, certificate, key]: &Files) -> Result<Arc<Ser
         .with_protocol_versions(&[&version::TLS13])
         .map_err(Error::other)?
         .with_client_cert_verifier(clients.build().map_err(Error::other)?)
-        .with_single_cert(chain.map_err(Error::other)?, key)
+        .with_single_cert(chain, key)
         .map_err(Error::other)?;
     // The operator's connections stay open, so nothing is gained by taking sessions up again.
     config.send_tls13_tickets = 0;
@@ -139,12 +144,7 @@ pub(crate) fn verify_server(files: &Files) -> Result<()> {
         ));
     }
     configure(files)?;
-    let read = |pem| -> Result<Vec<CertificateDer<'static>>> {
-        let all = CertificateDer::pem_slice_iter(pem);
-        let all: std::result::Result<_, _> = all.collect();
-        all.map_err(Error::other)
-    };
-    let (authorities, chain) = (read(authority)?, read(certificate)?);
+    let (authorities, chain) = (certificates(authority)?, certificates(certificate)?);
     let anchors = authorities.iter().map(webpki::anchor_from_trusted_cert);
     let anchors: std::result::Result<Vec<_>, _> = anchors.collect();
     let anchors = anchors.map_err(Error::other)?;

@@ -176,7 +176,7 @@ fn the_users_certificate_for_clients_is_taken_up_as_it_changes_and_needs_no_rest
     for _ in 0..2 {
         let authority = write_certificate(&pod, 4096);
         pod.credentials().provide().unwrap();
-        let told = pod.credentials().client_authority().unwrap();
+        let told = pod.credentials().state().unwrap().client_authority;
         assert_eq!(told, Some(authority));
         let written = pod.written(CLIENT_PORT).unwrap();
         let certificate = fs::read_to_string(pod.0.join("client-port/tls.crt")).unwrap();

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
+use crate::credentials::Credentials;
 
 /// Directories of one pod under a temporary directory that is removed after the test.
 struct Pod {
@@ -31,11 +32,13 @@ impl Pod {
             conf: root.join("conf"),
             data: root.join("data"),
             datalog: root.join("datalog"),
-            identity: root.join("identity"),
-            tls: root.join("tls"),
-            users: root.join("users"),
-            client_authorities: root.join("client-authorities"),
-            client_port: root.join("client-port"),
+            credentials: Credentials {
+                identity: root.join("identity"),
+                tls: root.join("tls"),
+                users: root.join("users"),
+                authorities: root.join("client-authorities"),
+                client_port: root.join("client-port"),
+            },
             termination_log: root.join("termination-log"),
         };
         for dir in [

@@ -73,48 +73,43 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         tls,
     } = revision;
     let ClaimSizes { data, log } = sizes;
-    let mut inputs = json!([
-        voters.to_string(),
-        initialize.map(|id| id.0),
-        image,
-        image_pull_policy,
-        image_pull_secrets,
-        settings,
-        heap_mib,
-        jvm_options,
-        pod,
-        restart_at,
-        id_offset,
-        data,
-        storage_class,
-        reclaim_policy,
-    ]);
+    let mut inputs = vec![
+        json!(voters.to_string()),
+        json!(initialize.map(|id| id.0)),
+        json!(image),
+        json!(image_pull_policy),
+        json!(image_pull_secrets),
+        json!(settings),
+        json!(heap_mib),
+        json!(jvm_options),
+        json!(pod),
+        json!(restart_at),
+        json!(id_offset),
+        json!(data),
+        json!(storage_class),
+        json!(reclaim_policy),
+    ];
     // Unused features are not hashed, so the hash equals that of operator versions without them.
-    if let (Some(LogVolume { size: _, class }), Some(inputs)) =
-        (transaction_log, inputs.as_array_mut())
-    {
+    if let Some(LogVolume { size: _, class }) = transaction_log {
         inputs.push(json!([log, class]));
     }
-    if let (true, Some(inputs)) = (*metrics, inputs.as_array_mut()) {
+    if *metrics {
         inputs.push(json!("metrics"));
     }
     let Encryption { servers, clients } = *tls;
-    if let (true, Some(inputs)) = (servers != ServerTls::Disabled, inputs.as_array_mut()) {
+    if servers != ServerTls::Disabled {
         inputs.push(json!(["server-tls", servers.as_str()]));
     }
-    if let (true, Some(inputs)) = (clients != ClientTls::Disabled, inputs.as_array_mut()) {
+    if clients != ClientTls::Disabled {
         inputs.push(json!(["client-tls", clients.as_str()]));
     }
-    // The template has it only where clients may connect over TLS.
-    if let (true, Some(inputs)) = (
-        clients.takes_tls() && *authentication != Authentication::default(),
-        inputs.as_array_mut(),
-    ) {
+    // The template has these only where clients may connect over TLS.
+    if clients.takes_tls() && *authentication != Authentication::default() {
         inputs.push(json!(["authentication", authentication]));
     }
-    let own = client_port_secret_name.as_ref();
-    if let (Some(secret), Some(inputs)) =
-        (own.filter(|_| clients.takes_tls()), inputs.as_array_mut())
+    if let Some(secret) = client_port_secret_name
+        .as_ref()
+        .filter(|_| clients.takes_tls())
     {
         inputs.push(json!(["client-port", secret]));
     }

@@ -174,8 +174,9 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     spec
 }
 
-/// The volumes with what tells clients from others, and members to clients, and where each is mounted. They are optional for the kubelet: the
-/// member program says what is missing, where the kubelet would only wait.
+/// The volumes with the users of clients, the authorities of their certificates, and the user's certificate for clients,
+/// and where each is mounted. They are optional for the kubelet: the member program says what is missing, where the
+/// kubelet would only wait.
 fn credentials(ensemble: &ValidEnsemble) -> impl Iterator<Item = (Value, &'static str)> {
     let Authentication {
         required: _,
