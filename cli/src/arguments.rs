@@ -65,6 +65,8 @@ pub(crate) enum Command {
     Status(commands::status::Status),
     /// Show who leads in each election.
     Elections(commands::elections::Elections),
+    /// Show the page here, /page: ensembles, changes under way and elections, with your own rights in the cluster.
+    Page(commands::page::Page),
     /// Restart every member of an ensemble once, the leader last.
     Restart(commands::act::Act),
     /// Let the operator change nothing of an ensemble until it is resumed.
@@ -121,11 +123,19 @@ pub(crate) struct Run {
     /// zookeeper.bellwether.dev/role; repeat it for several. `example.com/*` allows all keys with that prefix.
     #[arg(long = "allow-label-key", value_name = "KEY", value_parser = LabelKeyPattern::parse)]
     pub allowed_label_keys: Vec<LabelKeyPattern>,
-    /// Where to serve /livez, /readyz and /metrics.
+    /// Where to serve /livez and /readyz, and without --secure-listen also /metrics and the page, in clear and to everybody
+    /// who reaches it.
     #[arg(long, default_value = "0.0.0.0:8080")]
     pub listen: SocketAddr,
-    /// Serve a page for browsers there too, /page: ensembles, changes under way and elections. It is read only
-    /// and has no authentication; anyone who reaches the address may read it.
+    /// Serve /metrics and the page here instead, over TLS, to those whom the API server lets `get` the nonResourceURL /metrics
+    /// or /page. They bring a token of Kubernetes: as Bearer, or as the password that a browser asks for.
+    #[arg(long, value_name = "ADDRESS")]
+    pub secure_listen: Option<SocketAddr>,
+    /// A directory with the certificate to present there, tls.crt and tls.key. Changed files are presented within a minute.
+    /// Without it, one that nobody signed.
+    #[arg(long, value_name = "DIRECTORY", requires = "secure_listen")]
+    pub serving_certificate: Option<PathBuf>,
+    /// Serve a page for browsers beside the metrics, /page: ensembles, changes under way and elections. It is read only.
     #[arg(long)]
     pub page: bool,
     /// Answer the page under this name as well, such as that of an ingress; repeat it for several. Addresses, names

@@ -6,6 +6,7 @@ mod cluster;
 pub(crate) mod elections;
 pub(crate) mod generate;
 pub(crate) mod lint;
+pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod reference;
 pub(crate) mod status;

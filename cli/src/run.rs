@@ -10,7 +10,8 @@ use bellwether_ensemble::validate::{Context as Contribution, OperatorPods};
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
-use bellwether::{Authorities, Network, Operator, Permissions, Settings, admin, wait};
+use bellwether::admin::{self, Certificate};
+use bellwether::{Authorities, Network, Operator, Permissions, Settings, wait};
 
 use crate::arguments::Run;
 use crate::page;
@@ -55,6 +56,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         rules: Rules::ALL,
     };
     let members = Arc::new(Network::new(authorities.clone()));
+    let reviewer = client.clone();
     let mut operator = Operator::new(settings, client.clone(), members, authorities);
     let page = arguments.page.then(|| {
         let shown = page::Operator {
@@ -63,27 +65,53 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         };
         page::routes(client, namespaces, names, shown, operator.stopped())
     });
-    let metrics = operator.metrics().clone();
-    let endpoints = admin::serve(arguments.listen, metrics, page, wait(operator.stopped()));
-    operator.add(endpoints);
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+    let reports = admin::reports(operator.metrics().clone(), page);
+    let plain = match arguments.secure_listen {
+        None => admin::health().merge(reports),
+        Some(address) => {
+            let certificate = match &arguments.serving_certificate {
+                Some(directory) => Certificate::of_directory(directory)?,
+                None => Certificate::self_signed(vec!["localhost".to_owned()])?,
+            };
+            let reports = admin::guarded(reports, reviewer);
+            let listener = admin::listen(address).await?;
+            let stopped = wait(operator.stopped());
+            operator.add(admin::serve(listener, reports, Some(certificate), stopped));
+            admin::health()
+        }
+    };
+    let listener = admin::listen(arguments.listen).await?;
+    operator.add(admin::serve(
+        listener,
+        plain,
+        None,
+        wait(operator.stopped()),
+    ));
+    let stop = asked_to_stop()?;
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
         identity = %arguments.identity,
         namespaces = ?arguments.watch_namespaces,
         "bellwether started"
     );
-    operator
-        .run(async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-        })
-        .await?;
+    operator.run(stop).await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Completes when this process is told to stop.
+///
+/// # Errors
+/// When the system does not tell of signals.
+pub(crate) fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+    })
 }
 
 /// The namespaces to work in, each once; one `None` for all of them.

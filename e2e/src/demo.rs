@@ -59,7 +59,7 @@ pub fn run(kubectl: &Kubectl) -> Result<()> {
     title("A client that writes all the time, while three become five");
     let clients = world.clients()?;
     let load = Load::start(clients, ensemble, 5)?;
-    let mut camera = Camera::from_environment(kubectl)?;
+    let mut camera = Camera::from_environment()?;
     let begin = UNIX_EPOCH.elapsed()?.as_secs_f64();
     shown(&format!("kubectl scale zke/{NAME} --replicas=5"));
     let asked = Instant::now();

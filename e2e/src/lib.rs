@@ -1,7 +1,7 @@
 //! What the end-to-end tests are made of.
 //!
 //! * [`mod@bench`]: what changes cost, compared with other ways to carry them out;
-//! * [`page`] and [`browser`]: the operator's page, and a real browser that looks at it;
+//! * [`page`] and [`browser`]: the page, and a real browser that looks at it;
 //! * [`kubectl`]: commands, as a user types them;
 //! * [`helm`]: the chart, as a user installs it;
 //! * [`watch`]: a kind of object in one namespace, kept current, with its history;

@@ -1,132 +1,75 @@
-//! The operator's page, as a person reaches it.
+//! The page, as a person opens it: `bellwether page`.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::browser::Browser;
 use crate::demo::NAMESPACE;
-use crate::kubectl::Kubectl;
-use crate::world::OPERATOR_NAMESPACE;
 
-/// How long to wait before the port is forwarded again.
-const PAUSE: Duration = Duration::from_millis(300);
+/// The variable with the path of the program.
+pub const PROGRAM: &str = "BELLWETHER_PROGRAM";
 
-/// The operator's port on this machine, forwarded by `kubectl port-forward`; it ends when this is
-/// dropped.
+/// The program for people, with these arguments.
 ///
-/// kubectl forwards to one pod and ends with it, and other tests delete the operator's pods. It is started
-/// again then, on the same port, as a person would do.
+/// # Errors
+/// When the environment does not say where it is.
+pub fn program(arguments: &[&str]) -> Result<Command> {
+    let program = std::env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    Ok(command)
+}
+
+/// The page of one namespace on this machine; it ends when this is dropped.
 #[derive(Debug)]
-pub struct Forward {
-    port: u16,
-    running: Arc<Mutex<Option<Child>>>,
-    keeper: Option<JoinHandle<()>>,
+pub struct Shown {
+    serves: Child,
+    address: String,
 }
 
-impl Drop for Forward {
+impl Drop for Shown {
     fn drop(&mut self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        end(running, None);
-        if let Some(keeper) = self.keeper.take() {
-            let _ = keeper.join();
+        let _ = self.serves.kill();
+        let _ = self.serves.wait();
+    }
+}
+
+impl Shown {
+    /// Shows it at a port that is free, or at the one that an earlier one had.
+    pub fn start(namespace: &str, port: Option<u16>) -> Result<Self> {
+        let port = port.unwrap_or_default().to_string();
+        let mut serves = program(&["page", "-n", namespace, "--port", &port])?
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut address = String::new();
+        if let Some(output) = serves.stdout.take() {
+            BufReader::new(output).read_line(&mut address)?;
         }
-    }
-}
-
-/// Ends what runs, and puts another one in its place.
-fn end(mut running: MutexGuard<'_, Option<Child>>, next: Option<Child>) {
-    if let Some(mut child) = std::mem::replace(&mut *running, next) {
-        let _ = child.kill();
-        let _ = child.wait();
-    }
-}
-
-impl Forward {
-    /// Forwards a port that is free, or the one that an earlier one had.
-    pub fn start(kubectl: &Kubectl, port: Option<u16>) -> Result<Self> {
-        let (child, mut output, port) = forward(kubectl, port)?;
-        let running = Arc::new(Mutex::new(Some(child)));
-        let (kubectl, kept) = (kubectl.clone(), Arc::clone(&running));
-        let keeper = thread::spawn(move || {
-            loop {
-                // The output is not needed, but without a reader the process would end.
-                let _ = std::io::copy(&mut output, &mut std::io::sink());
-                thread::sleep(PAUSE);
-                let ended = || {
-                    kept.lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .is_none()
-                };
-                if ended() {
-                    return;
-                }
-                let next = forward(&kubectl, Some(port));
-                let running = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                match next {
-                    Ok((mut child, _, _)) if running.is_none() => {
-                        let _ = child.kill();
-                        let _ = child.wait();
-                        return;
-                    }
-                    Ok((child, said, _)) => {
-                        output = said;
-                        end(running, Some(child));
-                    }
-                    Err(_) if running.is_none() => return,
-                    // No pod of the operator is there; the next try may find one.
-                    Err(_) => {}
-                }
-            }
-        });
-        Ok(Self {
-            port,
-            running,
-            keeper: Some(keeper),
-        })
+        let shown = Self {
+            serves,
+            address: address.trim().to_owned(),
+        };
+        let address = &shown.address;
+        ensure!(
+            address.starts_with("http://127.0.0.1:"),
+            "it said {address:?}"
+        );
+        Ok(shown)
     }
 
-    /// The port on this machine.
-    pub fn port(&self) -> u16 {
-        self.port
+    /// Its port.
+    pub fn port(&self) -> Option<u16> {
+        let rest = self.address.strip_prefix("http://127.0.0.1:")?;
+        rest.split('/').next()?.parse().ok()
     }
 
-    /// The address of the page for one namespace.
-    pub fn address(&self, namespace: &str) -> String {
-        format!("http://127.0.0.1:{}/page?namespace={namespace}", self.port)
-    }
-}
-
-/// Starts to forward, and tells from which port.
-fn forward(kubectl: &Kubectl, port: Option<u16>) -> Result<(Child, BufReader<ChildStdout>, u16)> {
-    let ports = port.map_or(":8080".to_owned(), |port| format!("{port}:8080"));
-    let mut child = kubectl
-        .command(&["-n", OPERATOR_NAMESPACE, "port-forward"])
-        .args(["deployment/bellwether", &ports])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut line = String::new();
-    let output = child.stdout.take().context("no output");
-    let found = output.and_then(|output| {
-        let mut output = BufReader::new(output);
-        output.read_line(&mut line)?;
-        let said = line.rsplit_once(" -> ").map_or("", |(from, _)| from);
-        let port = said.rsplit(':').next().and_then(|port| port.parse().ok());
-        let port = port.with_context(|| format!("kubectl port-forward said {line:?}"))?;
-        Ok((output, port))
-    });
-    match found {
-        Ok((output, port)) => Ok((child, output, port)),
-        Err(error) => {
-            let _ = child.kill();
-            let _ = child.wait();
-            Err(error)
-        }
+    /// Its address.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 }
 
@@ -137,7 +80,7 @@ pub const PICTURES: &str = "BELLWETHER_PICTURES";
 #[derive(Debug)]
 pub struct Camera {
     browser: Browser,
-    forward: Forward,
+    shown: Shown,
     folder: PathBuf,
 }
 
@@ -146,17 +89,17 @@ impl Camera {
     ///
     /// # Errors
     /// When they are and the page cannot be opened.
-    pub fn from_environment(kubectl: &Kubectl) -> Result<Option<Self>> {
+    pub fn from_environment() -> Result<Option<Self>> {
         let Some(folder) = std::env::var_os(PICTURES) else {
             return Ok(None);
         };
-        let forward = Forward::start(kubectl, None)?;
+        let shown = Shown::start(NAMESPACE, None)?;
         let mut browser = Browser::start()?;
         browser.appear(1040, false)?;
-        browser.open(&forward.address(NAMESPACE))?;
+        browser.open(shown.address())?;
         Ok(Some(Self {
             browser,
-            forward,
+            shown,
             folder: PathBuf::from(folder),
         }))
     }
@@ -178,10 +121,7 @@ impl Camera {
 
     /// An election that is open.
     pub(crate) fn election(&mut self) -> Result<()> {
-        let address = format!(
-            "{}&election={NAMESPACE}/app",
-            self.forward.address(NAMESPACE)
-        );
+        let address = format!("{}?election={NAMESPACE}/app", self.shown.address());
         self.browser.open(&address)?;
         self.browser
             .wait("document.querySelectorAll('#election tbody tr').length > 2")?;

@@ -3,15 +3,19 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// How long to wait when the system has no room for another connection.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -23,7 +27,7 @@ const HEAD: usize = 16 * 1024;
 pub(super) struct Limits {
     /// How many connections are open at once.
     pub(super) connections: usize,
-    /// How long a client may take for the head of a request, and be silent before the next one.
+    /// How long a client may take for the handshake of TLS, for the head of a request, and be silent before the next one.
     pub(super) head: Duration,
 }
 
@@ -40,9 +44,11 @@ impl Default for Limits {
 pub(super) async fn serve(
     listener: TcpListener,
     app: Router,
+    tls: Option<Arc<ServerConfig>>,
     limits: Limits,
     shutdown: impl Future<Output = ()>,
 ) {
+    let tls = tls.map(TlsAcceptor::from);
     let mut open = Open::default();
     let mut shutdown = std::pin::pin!(shutdown);
     loop {
@@ -54,16 +60,33 @@ pub(super) async fn serve(
             sleep(PAUSE).await;
             continue;
         };
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(limits.head)
-            .max_buf_size(HEAD);
-        let service = TowerToHyperService::new(app.clone());
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        // An error only means that the client went away or was too slow.
-        let task = tokio::spawn(async move { drop(connection.await) });
+        let (app, tls) = (app.clone(), tls.clone());
+        let task = tokio::spawn(async move {
+            match tls {
+                None => answer(stream, app, limits).await,
+                Some(tls) => {
+                    if let Ok(Ok(stream)) = timeout(limits.head, tls.accept(stream)).await {
+                        answer(stream, app, limits).await;
+                    }
+                }
+            }
+        });
         open.admit(from.ip().to_canonical(), task.abort_handle(), limits);
     }
+}
+
+async fn answer(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    app: Router,
+    limits: Limits,
+) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(HEAD);
+    let service = TowerToHyperService::new(app);
+    // An error only means that the client went away or was too slow.
+    drop(http.serve_connection(TokioIo::new(stream), service).await);
 }
 
 /// The connections that are open, the oldest first.
@@ -104,7 +127,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = Router::new().route("/livez", get(|| async { "ok\n" }));
-        tokio::spawn(serve(listener, app, limits, std::future::pending()));
+        tokio::spawn(serve(listener, app, None, limits, std::future::pending()));
         address
     }
 

@@ -36,6 +36,10 @@ pub(crate) fn demo(arguments: &Arguments, target: &Target) -> Result<()> {
             .canonicalize()
             .with_context(|| format!("{} is no folder", folder.display()))?;
         command.env("BELLWETHER_PICTURES", folder);
+        command.env(
+            "BELLWETHER_PROGRAM",
+            build::programs(false)?.join("bellwether"),
+        );
     }
     if !command.status()?.success() {
         bail!("the demonstration did not succeed; what it said is above");

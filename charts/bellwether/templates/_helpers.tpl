@@ -61,3 +61,33 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
 {{- end -}}
+
+{{- /* Whether Prometheus has to bring a token. */ -}}
+{{- define "bellwether.readsMetrics" -}}
+{{- if and .Values.secureServing.enabled (or .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled) -}}yes{{- end -}}
+{{- end -}}
+
+{{- /* How a monitor asks for the metrics. */ -}}
+{{- define "bellwether.metricsEndpoint" -}}
+{{- if .Values.secureServing.enabled -}}
+port: https
+scheme: https
+authorization:
+  credentials:
+    name: {{ include "bellwether.fullname" . }}-metrics-reader
+    key: token
+tlsConfig:
+  {{- if .Values.secureServing.certificateSecret }}
+  ca:
+    secret:
+      name: {{ .Values.secureServing.certificateSecret }}
+      key: ca.crt
+  serverName: {{ include "bellwether.fullname" . }}-metrics.{{ .Release.Namespace }}.svc
+  {{- else }}
+  # The token is of use for these metrics only.
+  insecureSkipVerify: true
+  {{- end }}
+{{- else -}}
+port: http
+{{- end -}}
+{{- end -}}

@@ -79,7 +79,7 @@ fn page(cluster: &Cluster, namespaces: Vec<Option<String>>) -> (Router, watch::S
         stopped,
     };
     let page = routes_of(page, names());
-    (admin::routes(Metrics::new(|_| {}), Some(page)), stop)
+    (admin::reports(Metrics::new(|_| {}), Some(page)), stop)
 }
 
 async fn ask(routes: &Router, method: Method, path: &str) -> Response {
@@ -95,12 +95,12 @@ async fn text(response: Response) -> String {
 
 #[tokio::test]
 async fn there_is_no_page_unless_it_is_asked_for() {
-    let routes = admin::routes(Metrics::new(|_| {}), None);
+    let routes = admin::reports(Metrics::new(|_| {}), None);
     for path in ["/", "/page", "/page.js", "/page/events", "/page/view.json"] {
         let response = ask(&routes, Method::GET, path).await;
         assert_eq!(response.status(), StatusCode::NOT_FOUND, "{path}");
     }
-    let response = ask(&routes, Method::GET, "/livez").await;
+    let response = ask(&routes, Method::GET, "/metrics").await;
     assert_eq!(response.status(), StatusCode::OK);
 }
 

@@ -214,6 +214,8 @@ secrets [create update]
 services [get list watch create patch]
 statefulsets.apps [get list watch create patch]
 storageclasses.storage.k8s.io [get]
+subjectaccessreviews.authorization.k8s.io [create]
+tokenreviews.authentication.k8s.io [create]
 zookeeperensembles.zookeeper.bellwether.dev [get list watch]
 zookeeperensembles.zookeeper.bellwether.dev/status [get patch update]
 with rbac.secrets:

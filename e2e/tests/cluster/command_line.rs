@@ -6,23 +6,21 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use bellwether_e2e::ensemble::Ensemble;
+use bellwether_e2e::page::program;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
 
-/// The variable with the program.
-const PROGRAM: &str = "BELLWETHER_PROGRAM";
 const PATIENCE: Duration = Duration::from_secs(180);
 /// What no bundle may hold.
 const SECRET: &str = "nobody-may-read-this";
 
 /// What a command prints, in the namespace of the test. It has to succeed.
 fn says(world: &World, words: &[&str]) -> Result<String> {
-    let program = std::env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
-    let mut command = Command::new(program);
-    command.args(words).args(["-n", &world.namespace]);
+    let mut command = program(words)?;
+    command.args(["-n", &world.namespace]);
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -238,7 +238,8 @@ fn assert_rights(world: &World, other: &World) -> Result<()> {
         .filter(|b| b["metadata"]["labels"]["app.kubernetes.io/instance"] == helm::RELEASE)
         .filter_map(|b| b["metadata"]["name"].as_str())
         .collect();
-    let storage = format!("{OPERATOR_NAMESPACE}-bellwether-storageclasses");
-    ensure!(ours == [storage.as_str()], "bound in the cluster: {ours:?}");
+    let expected = ["reviews", "storageclasses"];
+    let expected = expected.map(|of| format!("{OPERATOR_NAMESPACE}-bellwether-{of}"));
+    ensure!(ours == expected, "bound in the cluster: {ours:?}");
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use bellwether_e2e::clients::Clients;
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::helm;
 use bellwether_e2e::wait::until;
@@ -66,16 +67,21 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one that asks `targets`, each an address with labels.
-    fn start(name: &str, targets: &[Value]) -> Result<Self> {
+    /// Starts one that asks these: the operator's pods with a token, and members.
+    fn start(name: &str, targets: &Targets, token: &str) -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let configuration = json!({
             "global": { "scrape_interval": "1s", "scrape_timeout": "1s" },
-            "scrape_configs": [{
-                "job_name": "test", "honor_labels": true, "static_configs": targets,
-            }],
+            "scrape_configs": [
+                {
+                    "job_name": "operator", "honor_labels": true, "static_configs": targets.operator,
+                    "scheme": "https", "tls_config": { "insecure_skip_verify": true },
+                    "authorization": { "credentials": token },
+                },
+                { "job_name": "members", "honor_labels": true, "static_configs": targets.members },
+            ],
         });
         // YAML contains JSON.
         let file = directory.join("prometheus.yml");
@@ -175,14 +181,17 @@ pub(crate) fn every_query_is_answered_and_names_metrics_that_exist(world: &World
         eprintln!("pods of this cluster cannot be reached from here: Prometheus asks nobody");
         return Ok(());
     };
-    let prometheus = Prometheus::start(&world.namespace, &targets)?;
+    let token = token(world)?;
+    only_those_who_may_read(&clients, &targets, &token)?;
+    let prometheus = Prometheus::start(&world.namespace, &targets, &token)?;
     until("every target is asked", PATIENCE, || {
         let up = prometheus.find("up == 1")?.len();
-        if up == targets.len() {
+        let all = targets.operator.len() + targets.members.len();
+        if up == all {
             Ok(())
         } else {
             let down = prometheus.ask("targets?state=active", None)?;
-            Err(format!("{up} of {}: {down}", targets.len()))
+            Err(format!("{up} of {all}: {down}"))
         }
     })?;
     let queries = queries()?;
@@ -198,46 +207,123 @@ pub(crate) fn every_query_is_answered_and_names_metrics_that_exist(world: &World
     goes_away(&prometheus, world)
 }
 
+/// What Prometheus asks, each an address with labels.
+struct Targets {
+    operator: Vec<Value>,
+    members: Vec<Value>,
+}
+
 /// The operator's pods and the ensemble's members; none if they cannot be reached from here.
-fn targets(world: &World) -> Result<Option<Vec<Value>>> {
-    let mut targets = Vec::new();
-    for (namespace, selector, port, is_member) in [
-        (
-            OPERATOR_NAMESPACE,
-            "app.kubernetes.io/component=operator",
-            8080,
-            false,
-        ),
-        (
-            world.namespace.as_str(),
-            "app.kubernetes.io/name=zookeeper",
-            7000,
-            true,
-        ),
-    ] {
-        let pods = ["-n", namespace, "get", "pods", "-l", selector];
-        let pods = world.kubectl.json(&pods)?;
-        for pod in pods["items"].as_array().into_iter().flatten() {
-            if !pod["metadata"]["deletionTimestamp"].is_null() {
-                continue;
-            }
-            // This test does not cover the cluster's service discovery.
-            let address = pod["status"]["podIP"]
-                .as_str()
-                .context("a pod without an address")?;
-            let address: SocketAddr = format!("{address}:{port}").parse()?;
-            if TcpStream::connect_timeout(&address, Duration::from_secs(5)).is_err() {
-                return Ok(None);
-            }
-            let mut labels = json!({ "namespace": namespace, "pod": pod["metadata"]["name"] });
-            if is_member {
-                labels["ensemble"] = json!("main");
-            }
-            targets.push(json!({ "targets": [address.to_string()], "labels": labels }));
-        }
+fn targets(world: &World) -> Result<Option<Targets>> {
+    let operator = "app.kubernetes.io/component=operator";
+    let operator = addresses(world, OPERATOR_NAMESPACE, operator, 8443)?;
+    let members = addresses(
+        world,
+        &world.namespace,
+        "app.kubernetes.io/name=zookeeper",
+        7000,
+    )?;
+    let (Some(operator), Some(mut members)) = (operator, members) else {
+        return Ok(None);
+    };
+    for member in &mut members {
+        member["labels"]["ensemble"] = json!("main");
     }
-    ensure!(targets.len() >= 4, "too few pods: {targets:?}");
+    ensure!(!operator.is_empty() && members.len() == 3, "too few pods");
+    Ok(Some(Targets { operator, members }))
+}
+
+/// This port of the pods with a label.
+fn addresses(
+    world: &World,
+    namespace: &str,
+    selector: &str,
+    port: u16,
+) -> Result<Option<Vec<Value>>> {
+    let mut targets = Vec::new();
+    let pods = ["-n", namespace, "get", "pods", "-l", selector];
+    let pods = world.kubectl.json(&pods)?;
+    for pod in pods["items"].as_array().into_iter().flatten() {
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            continue;
+        }
+        // This test does not cover the cluster's service discovery.
+        let address = pod["status"]["podIP"]
+            .as_str()
+            .context("a pod without an address")?;
+        let address: SocketAddr = format!("{address}:{port}").parse()?;
+        if TcpStream::connect_timeout(&address, Duration::from_secs(5)).is_err() {
+            return Ok(None);
+        }
+        let labels = json!({ "namespace": namespace, "pod": pod["metadata"]["name"] });
+        targets.push(json!({ "targets": [address.to_string()], "labels": labels }));
+    }
     Ok(Some(targets))
+}
+
+/// The token of somebody who may read the metrics and nothing else.
+fn token(world: &World) -> Result<String> {
+    let namespace = &world.namespace;
+    world.run(&["create", "serviceaccount", "reader"])?;
+    // It is of no use when the namespace is gone.
+    let bound = world.kubectl.try_apply(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": { "name": format!("{namespace}-metrics-reader") },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+            "name": format!("{}-metrics-reader", helm::RELEASE),
+        },
+        "subjects": [{ "kind": "ServiceAccount", "name": "reader", "namespace": namespace }],
+    }))?;
+    bound.map_err(anyhow::Error::msg)?;
+    Ok(world.run(&["create", "token", "reader"])?.trim().to_owned())
+}
+
+/// Asks one address several times, each time with a path and a header, and prints the codes.
+const ASK: &str = "
+import ssl, sys, urllib.error, urllib.request
+insecure = ssl._create_unverified_context()
+for url, header in zip(sys.argv[1::2], sys.argv[2::2]):
+    request = urllib.request.Request(url, headers={'Authorization': header} if header else {})
+    try:
+        print(urllib.request.urlopen(request, context=insecure, timeout=5).status)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+    except OSError:
+        print('closed')
+";
+
+/// The metrics are for those whom the API server lets read them, the page for others, and neither is served in clear.
+fn only_those_who_may_read(clients: &Clients<'_>, targets: &Targets, token: &str) -> Result<()> {
+    let address = targets.operator[0]["targets"][0].as_str();
+    let address = address.context("no address")?;
+    let [metrics, page] = ["metrics", "page"].map(|path| format!("https://{address}/{path}"));
+    let clear = format!("http://{}/metrics", address.replace(":8443", ":8080"));
+    let bearer = format!("Bearer {token}");
+    let codes = clients.output(&[
+        "python3",
+        "-c",
+        ASK,
+        &metrics,
+        &bearer,
+        &metrics,
+        "",
+        &metrics,
+        "Bearer nobody",
+        &page,
+        &bearer,
+        &clear,
+        &bearer,
+    ])?;
+    let codes: Vec<&str> = codes.split_whitespace().collect();
+    // A policy that is enforced closes the port to all but kubelets.
+    let clear = ["404", "closed"];
+    ensure!(
+        codes.len() == 5 && codes[..4] == ["200", "401", "401", "403"] && clear.contains(&codes[4]),
+        "{codes:?}"
+    );
+    Ok(())
 }
 
 /// Every query of the dashboard and of the alerts, with Grafana's variables in place.

@@ -1,8 +1,8 @@
-//! The operator's page in a real browser, for the tests that have something to show.
+//! The page in a real browser, for the tests that have something to show.
 
 use anyhow::{Result, ensure};
 use bellwether_e2e::browser::Browser;
-use bellwether_e2e::page::Forward;
+use bellwether_e2e::page::Shown;
 use bellwether_e2e::world::World;
 use serde_json::json;
 
@@ -12,8 +12,8 @@ pub(crate) const HOSTILE: &str = "<img src=x onerror=window.hacked=1>";
 /// A page that is open.
 pub(crate) struct Page {
     browser: Browser,
-    forward: Option<Forward>,
-    port: u16,
+    shown: Option<Shown>,
+    port: Option<u16>,
 }
 
 /// What the first ensemble's card says, as JavaScript.
@@ -26,17 +26,17 @@ impl Page {
             eprintln!("nobody looks at the page: install Debian's package chromium");
             return Ok(None);
         }
-        let forward = Forward::start(&world.kubectl, None)?;
+        let shown = Shown::start(&world.namespace, None)?;
         let mut browser = Browser::start()?;
         browser.appear(1200, false)?;
-        browser.open(&forward.address(&world.namespace))?;
+        browser.open(shown.address())?;
         browser.wait("document.getElementById('link')?.textContent === 'Live'")?;
         // A reload would remove this mark.
         browser.evaluate("window.loadedOnce = true")?;
         Ok(Some(Self {
             browser,
-            port: forward.port(),
-            forward: Some(forward),
+            port: shown.port(),
+            shown: Some(shown),
         }))
     }
 
@@ -88,12 +88,12 @@ impl Page {
         Ok(())
     }
 
-    /// The connection ends and comes back, as in a restart of the operator.
+    /// The connection ends and comes back, as when the command is started again.
     pub(crate) fn survives_a_lost_connection(&mut self, world: &World) -> Result<()> {
-        self.forward = None;
+        self.shown = None;
         let lost = "document.getElementById('old').textContent.startsWith('Connection lost since')";
         self.browser.wait(lost)?;
-        self.forward = Some(Forward::start(&world.kubectl, Some(self.port))?);
+        self.shown = Some(Shown::start(&world.namespace, self.port)?);
         self.browser.wait(
             "document.getElementById('link').textContent === 'Live' && document.getElementById('old').hidden",
         )?;
