@@ -111,7 +111,9 @@ pub(crate) async fn run(
         pace: Pace::default(),
         begin: Instant::now(),
     });
-    let changed = scope.stores.follow(&client, within);
+    let changed = scope
+        .stores
+        .follow(&client, within, context.contribution.cert_manager);
     let changed =
         changed.map(|(namespace, name)| ObjectRef::<Guarded>::new(&name).within(&namespace));
     let (store, writer) = reflector::store();

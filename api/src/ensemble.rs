@@ -27,7 +27,10 @@ pub use authentication::{
 };
 pub use network::{MAX_PEERS, MembersPolicy, Network, PEERS};
 pub use status::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
-pub use tls::{CERTIFICATE_SUFFIX, ClientsTls, NO_CERTIFICATE, NO_CLIENT_PORT, ServersTls, Tls};
+pub use tls::{
+    CERTIFICATE_SUFFIX, ClientsTls, IssuerReference, NO_CERTIFICATE, NO_CLIENT_PORT, ServersTls,
+    TWO_SOURCES, Tls,
+};
 pub use waiting::{Awaited, ChangeStatus, MemberState, WaitingFor};
 
 /// The ZooKeeper version of an ensemble that names neither a version nor an image.

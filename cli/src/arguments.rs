@@ -8,6 +8,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use bellwether::traces::{self, Endpoint};
 use bellwether::{HostPattern, LabelKeyPattern, log};
+use bellwether_api::ensemble::DEFAULT_IMAGE_REPOSITORY;
 
 use crate::commands;
 
@@ -113,6 +114,16 @@ pub(crate) struct Run {
     /// these labels in the lease's namespace reach members, and if none is given, everybody reach the members' control ports.
     #[arg(long = "own-pod-label", value_name = "KEY=VALUE", value_parser = label)]
     pub own_pod_labels: Vec<(String, String)>,
+    /// Ask cert-manager for the certificates of ensembles with `spec.tls.issuerRef`. The operator needs rights for them.
+    #[arg(long)]
+    pub cert_manager: bool,
+    /// The repository of the images of ensembles that name none, such as a mirror of the official one.
+    #[arg(long, value_name = "REPOSITORY", default_value = DEFAULT_IMAGE_REPOSITORY, value_parser = repository)]
+    pub zookeeper_repository: String,
+    /// The digest of the image of a version, for ensembles that name no image; repeat it for several. If any is given,
+    /// only these versions run.
+    #[arg(long = "zookeeper-digest", value_name = "VERSION=DIGEST", value_parser = digest)]
+    pub zookeeper_digests: Vec<(String, String)>,
     /// Let elections connect to a ZooKeeper at this host, in `spec.connection`; repeat it for several. None is allowed
     /// if none is given. A name (zk.example.com), the names within a domain (*.example.com), an address, or the
     /// addresses of a network (10.0.0.0/8); with a port (zk.example.com:2281, [fd00::/8]:2281) only that port. A
@@ -165,6 +176,32 @@ fn label(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
+/// Reads the name of a repository.
+fn repository(text: &str) -> Result<String, String> {
+    let has_tag = text
+        .rsplit('/')
+        .next()
+        .is_some_and(|last| last.contains(':'));
+    if text.is_empty() || text.contains(char::is_whitespace) || text.contains('@') || has_tag {
+        return Err(
+            "a repository has neither a tag nor a digest, such as registry.example.com/zookeeper"
+                .to_owned(),
+        );
+    }
+    Ok(text.to_owned())
+}
+
+/// Reads `version=sha256:...`.
+fn digest(text: &str) -> Result<(String, String), String> {
+    let (version, digest) = text.split_once('=').unwrap_or_default();
+    let number = digest.strip_prefix("sha256:").unwrap_or_default();
+    let is_number = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    if version.is_empty() || number.len() != 64 || !number.bytes().all(is_number) {
+        return Err("it is a version, '=', and sha256: with 64 digits from 0 to f".to_owned());
+    }
+    Ok((version.to_owned(), digest.to_owned()))
+}
+
 /// How to write the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
@@ -190,4 +227,30 @@ pub(crate) enum CrdFormat {
     Yaml,
     /// One JSON list.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_are_given_by_repository_and_digest() {
+        for text in ["zookeeper", "registry.example.com:5000/team/zookeeper"] {
+            assert_eq!(repository(text).unwrap(), text);
+        }
+        for text in ["", "zookeeper:3.9.5", "zookeeper@sha256:0", "a b"] {
+            assert!(repository(text).is_err(), "{text}");
+        }
+        let number = "0a".repeat(32);
+        let given = digest(&format!("3.9.5=sha256:{number}")).unwrap();
+        assert_eq!(given, ("3.9.5".to_owned(), format!("sha256:{number}")));
+        for text in [
+            "3.9.5",
+            "3.9.5=sha256:0a",
+            &format!("=sha256:{number}"),
+            &format!("3.9.5={number}"),
+        ] {
+            assert!(digest(text).is_err(), "{text}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use bellwether_ensemble::rules::Rules;
-use bellwether_ensemble::validate::{Context as Contribution, OperatorPods};
+use bellwether_ensemble::validate::{Catalogue, Context as Contribution, OperatorPods};
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -48,6 +48,11 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             cluster_domain: arguments.cluster_domain,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             operator_pods,
+            cert_manager: arguments.cert_manager,
+            catalogue: Catalogue {
+                repository: arguments.zookeeper_repository,
+                digests: arguments.zookeeper_digests.into_iter().collect(),
+            },
         },
         permissions: Permissions {
             hosts: arguments.allowed_hosts.into(),

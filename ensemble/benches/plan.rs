@@ -35,9 +35,8 @@ fn ensemble() -> ValidEnsemble {
     ensemble.metadata.namespace = Some("default".to_owned());
     let context = Context {
         member_image: "bellwether:1".to_owned(),
-        cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
-        operator_pods: None,
+        ..Context::default()
     };
     validate(&ensemble, &context).unwrap()
 }
@@ -92,6 +91,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
             restart: None,
             rendered_by: Some("1".to_owned()),
             edited: None,
+            client_port_secret: None,
             terminating: false,
         }),
         pods: (0..SIZE).map(pod).collect(),

@@ -1,5 +1,6 @@
 //! The Kubernetes objects of an ensemble, as they should be.
 
+pub mod certificate;
 pub mod claims;
 pub mod config;
 pub mod discovery;
@@ -37,6 +38,8 @@ pub enum ObjectKind {
     StatefulSet,
     /// `networking.k8s.io/v1` NetworkPolicy.
     NetworkPolicy,
+    /// `cert-manager.io/v1` Certificate.
+    Certificate,
 }
 
 /// How an object is written.

@@ -36,6 +36,8 @@ pub struct Observation {
     pub revisions: BTreeSet<String>,
     /// The unique id of the members' NetworkPolicy, if it exists.
     pub network_policy: Option<String>,
+    /// The Certificate that cert-manager is asked for, if it exists and the operator may read it.
+    pub certificate: Option<CertificateObservation>,
     /// The observers, which no decision about voters counts.
     pub observers: ObserversObservation,
     /// Pods of members and observers that Kubernetes refuses to create, and why: see [`crate::creation`].
@@ -43,6 +45,17 @@ pub struct Observation {
     /// Objects of a deleted ensemble of the same name, as `Kind name`: their owner reference has another
     /// uid, so the garbage collector is about to delete them.
     pub leftovers: Vec<String>,
+}
+
+/// A Certificate of cert-manager.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CertificateObservation {
+    /// Its unique id.
+    pub uid: Option<String>,
+    /// Whether the Secret has it.
+    pub ready: bool,
+    /// What keeps it from being made or renewed, in cert-manager's words, and since when.
+    pub says: Option<(Timestamp, String)>,
 }
 
 /// The observers.
@@ -61,7 +74,7 @@ pub struct ObserversObservation {
 }
 
 /// The members' StatefulSet.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatefulSetObservation {
     /// How many pods it wants.
     pub replicas: u16,
@@ -77,6 +90,8 @@ pub struct StatefulSetObservation {
     pub rendered_by: Option<String>,
     /// The user's last request for a restart, as the pod template has it.
     pub restart: Option<String>,
+    /// The Secret in its pod template with the certificate that members present to clients.
+    pub client_port_secret: Option<String>,
     /// The pod template as the operator wrote it, if somebody else changed it since: see
     /// [`crate::desired::written`].
     pub edited: Option<Value>,

@@ -32,7 +32,8 @@ use bellwether_api::ensemble::status::Reason;
 
 use crate::certificates;
 use crate::desired::{
-    self, DesiredObject, ObjectKind, config, discovery, network, services, stateful_set,
+    self, DesiredObject, ObjectKind, certificate, config, discovery, network, services,
+    stateful_set,
 };
 use crate::encryption::Encryption;
 use crate::ids::ServerId;
@@ -151,9 +152,13 @@ pub fn plan(ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
 /// good for.
 #[doc(hidden)]
 pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> Plan {
+    let ensemble = &*certificate::with_secret(ensemble, observation);
     let waits = !observation.leftovers.is_empty() && rules.keep(Rule::LeftoversFirst);
     let mut plan = match &observation.stateful_set {
         _ if waits => wait_for_leftovers(observation),
+        None if let Some(message) = certificate::awaited(ensemble, observation) => {
+            wait_for_certificate(ensemble, message)
+        }
         None => start::plan_start(rules, ensemble, observation),
         Some(set) => plan_existing(rules, &with_last_restart(ensemble, set), observation, set),
     };
@@ -188,6 +193,14 @@ fn wait_for_leftovers(observation: &Observation) -> Plan {
         observation.leftovers.join(", ")
     );
     let mut plan = Plan::nothing(Report::new(Phase::Starting, message));
+    plan.requeue = SOON;
+    plan
+}
+
+/// Waits until cert-manager has made the certificate for clients: members would otherwise restart for it at once.
+fn wait_for_certificate(ensemble: &ValidEnsemble, message: String) -> Plan {
+    let mut plan = Plan::nothing(Report::new(Phase::Starting, message));
+    plan.objects.extend(certificate::certificate(ensemble));
     plan.requeue = SOON;
     plan
 }
@@ -301,6 +314,7 @@ fn plan_existing(
     let mut sets = [Some(set), observing].into_iter().flatten();
     let growth = growth::plan(ensemble, observation, set.replicas);
     let expiring = certificates::expiring(observation.identity.as_ref(), observation.now);
+    let not_issued = certificate::trouble(ensemble, observation);
     let full = disks::nearly_full(observation.pods.iter().chain(&observation.observers.pods));
     let settled = !template_changes && !recording && change.held.is_none();
     let step = roll.step.clone().or_else(|| loss.step.clone());
@@ -321,6 +335,7 @@ fn plan_existing(
         growth: &growth,
         full: full.as_ref(),
         expiring: expiring.as_ref(),
+        not_issued: not_issued.as_ref(),
         loss: &loss,
         step: step.as_ref(),
     });
@@ -345,6 +360,14 @@ fn plan_existing(
             uid: Some(uid.clone()),
         }));
     }
+    let of_issuer = certificate::certificate(ensemble);
+    if ensemble.tls.issuer_ref.is_none() {
+        prune.extend(observation.certificate.as_ref().map(|found| Unwanted {
+            kind: ObjectKind::Certificate,
+            name: certificate::certificate_name(&ensemble.name),
+            uid: found.uid.clone(),
+        }));
+    }
     let mut last = growth.requests;
     last.extend(discovery::client_config(
         ensemble,
@@ -352,6 +375,7 @@ fn plan_existing(
         discovery::client_authority(ensemble, observation),
     ));
     last.extend(policy);
+    last.extend(of_issuer);
     let idle = report.phase == Phase::Ready;
     let deletes = matches!(step, Some(Step::DeleteClaim { .. }));
     Plan {

@@ -19,8 +19,8 @@ use std::collections::BTreeMap;
 
 use crate::ids::ServerId;
 use bellwether_api::ensemble::{
-    Authentication, ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, Network, Pod,
-    ReclaimPolicy, Storage, Tls, versions,
+    Authentication, DEFAULT_IMAGE_REPOSITORY, ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS,
+    MAX_REPLICAS, Network, Pod, ReclaimPolicy, Storage, Tls, versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -38,6 +38,42 @@ pub struct Context {
     pub version: String,
     /// The operator's own pods, if it runs in some.
     pub operator_pods: Option<OperatorPods>,
+    /// Whether the operator may ask cert-manager for certificates.
+    pub cert_manager: bool,
+    /// The images of ensembles that name none.
+    pub catalogue: Catalogue,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        Self {
+            member_image: "bellwether".to_owned(),
+            cluster_domain: "cluster.local".to_owned(),
+            version: String::new(),
+            operator_pods: None,
+            cert_manager: false,
+            catalogue: Catalogue::default(),
+        }
+    }
+}
+
+/// Where the images of ensembles come from that name none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalogue {
+    /// Their repository.
+    pub repository: String,
+    /// The digest of each version's image. If there is any, ensembles use these versions only.
+    pub digests: BTreeMap<String, String>,
+}
+
+impl Default for Catalogue {
+    /// The official image, by its tags.
+    fn default() -> Self {
+        Self {
+            repository: DEFAULT_IMAGE_REPOSITORY.to_owned(),
+            digests: BTreeMap::new(),
+        }
+    }
 }
 
 /// The operator's pods, as the NetworkPolicies of ensembles let them in.
@@ -97,6 +133,9 @@ pub struct ValidEnsemble {
     pub metrics: bool,
     /// What is to be encrypted, as far as the spec says so.
     pub tls: Tls,
+    /// The Secret with the certificate that members present to clients, if the operator does not make it. That of an issuer is
+    /// known with what was observed: see [`crate::desired::certificate`].
+    pub client_port_secret: Option<String>,
     /// How clients prove who they are. Without users and certificates they do not.
     pub authentication: Authentication,
     /// Who may connect to the members.
@@ -238,6 +277,7 @@ pub fn validate(
     let (image, version) = image::check(
         wanted_image.as_deref(),
         wanted_version.as_deref(),
+        &context.catalogue,
         &mut problems,
     );
     pod::pull_secrets(image_pull_secrets, &mut problems);
@@ -293,6 +333,7 @@ pub fn validate(
         jvm_options: jvm.additional_options,
         pod,
         metrics: metrics.is_some_and(|m| m.enabled),
+        client_port_secret: tls.client_port_secret_name.clone(),
         tls,
         authentication: authentication.clone().unwrap_or_default(),
         network,

@@ -32,14 +32,8 @@ fn deserialize<K: serde::de::DeserializeOwned>(object: &Value) -> Result<K, Prob
 }
 
 fn ensemble(ensemble: &ZooKeeperEnsemble) -> Vec<Problem> {
-    // No check depends on what the operator contributes.
-    let context = Context {
-        member_image: String::new(),
-        cluster_domain: "cluster.local".to_owned(),
-        version: String::new(),
-        operator_pods: None,
-    };
-    match validate(ensemble, &context) {
+    // What an administrator configured is not known here, such as a catalogue of images.
+    match validate(ensemble, &Context::default()) {
         Err(problems) => problems
             .into_iter()
             .map(|p| Problem::error(Source::Operator, path_of(&p.field), p.problem))

@@ -38,6 +38,11 @@ pub(crate) enum Error {
         /// The object.
         what: String,
     },
+    /// A Certificate is wanted where nobody makes any.
+    #[error(
+        "the cluster has no Certificates: install cert-manager, or take spec.tls.issuerRef out"
+    )]
+    WithoutCertManager,
     /// This process lost the operator's lease in the middle.
     #[error("this replica of the operator does not hold the lease any more")]
     LeaseLost,
@@ -79,6 +84,7 @@ impl Error {
             },
             Self::Certificate(_) => "certificate".into(),
             Self::Foreign { .. } => "foreign".into(),
+            Self::WithoutCertManager => "404".into(),
             Self::LeaseLost => "lease_lost".into(),
         };
         span.record("error.type", word.as_ref());
@@ -104,7 +110,7 @@ impl Error {
                 _ => 0,
             },
             Self::Certificate(_) => 0,
-            Self::Foreign { .. } => {
+            Self::Foreign { .. } | Self::WithoutCertManager => {
                 return Disposition {
                     retry: Retry::Slow,
                     warn: true,
@@ -142,13 +148,17 @@ impl Error {
         }
     }
 
-    /// Whether the operator lacks the right to do this.
-    pub(crate) fn is_forbidden(&self) -> bool {
+    /// Whether this could not be read because the operator lacks the right to, or the cluster has no such kind.
+    pub(crate) fn is_withheld(&self) -> bool {
         match self {
-            Self::Read { source, .. } | Self::Write { source, .. } => {
-                matches!(source.as_ref(), kube::Error::Api(status) if status.code == 403)
+            Self::Read { source, .. } => {
+                matches!(source.as_ref(), kube::Error::Api(status) if [403, 404].contains(&status.code))
             }
-            Self::Certificate(_) | Self::Foreign { .. } | Self::LeaseLost => false,
+            Self::Write { .. }
+            | Self::Certificate(_)
+            | Self::Foreign { .. }
+            | Self::WithoutCertManager
+            | Self::LeaseLost => false,
         }
     }
 

@@ -121,7 +121,14 @@ impl World for Cluster<'_> {
                 api.patch(&object.name, &params, &patch).await
             }
         }
-        .map_err(Error::write(what))
+        .map_err(|error| match error {
+            kube::Error::Api(status)
+                if object.kind == ObjectKind::Certificate && status.code == 404 =>
+            {
+                Error::WithoutCertManager
+            }
+            error => Error::write(what)(error),
+        })
         .inspect_err(|error| error.show(&Span::current()))?;
         self.context.metrics.written(word(object.kind));
         let namespace = &self.namespace;
@@ -218,6 +225,7 @@ fn word(kind: ObjectKind) -> &'static str {
         ObjectKind::PersistentVolumeClaim => "PersistentVolumeClaim",
         ObjectKind::StatefulSet => "StatefulSet",
         ObjectKind::NetworkPolicy => "NetworkPolicy",
+        ObjectKind::Certificate => "Certificate",
     }
 }
 
@@ -227,6 +235,7 @@ fn resource(kind: ObjectKind) -> ApiResource {
         ObjectKind::PodDisruptionBudget => "policy",
         ObjectKind::StatefulSet => "apps",
         ObjectKind::NetworkPolicy => "networking.k8s.io",
+        ObjectKind::Certificate => "cert-manager.io",
     };
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", word(kind)))
 }

@@ -6,8 +6,9 @@ use std::time::Instant;
 use bellwether_api::ensemble::Phase;
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::certificates::AuthorityName;
+use bellwether_ensemble::desired::certificate::{self, certificate_name};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
-use bellwether_ensemble::desired::stateful_set::RESTART;
+use bellwether_ensemble::desired::stateful_set::{RESTART, client_port_secret};
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, network, observers, parse_bootstrap, written,
 };
@@ -81,6 +82,7 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
         budgets,
         claims,
         policies,
+        certificates,
     } = objects;
     let name = ensemble.name_any();
     let mut live = BTreeMap::new();
@@ -90,6 +92,7 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
     remember(&mut live, ObjectKind::PodDisruptionBudget, budgets);
     remember(&mut live, ObjectKind::PersistentVolumeClaim, claims);
     remember(&mut live, ObjectKind::NetworkPolicy, policies);
+    remember(&mut live, ObjectKind::Certificate, certificates);
 
     let authority = authority_of(ensemble, &live);
     let id_offset = u16::try_from(ensemble.spec.id_offset.unwrap_or(0)).unwrap_or(0);
@@ -143,6 +146,9 @@ pub(crate) async fn observe(context: &Context, objects: &Objects) -> Gathered {
             .iter()
             .find(|p| p.name_any() == network::policy_name(&name))
             .and_then(ResourceExt::uid),
+        certificate: live
+            .get(&(ObjectKind::Certificate, certificate_name(&name)))
+            .map(certificate::observe),
         observers,
         refused,
         leftovers: leftovers(ensemble.uid().as_deref(), &live),
@@ -337,6 +343,7 @@ fn observe_stateful_set(set: &StatefulSet, live: &Live) -> StatefulSetObservatio
             .and_then(|s| s.update_revision.clone()),
         inputs_hash: annotation(labels::INPUTS_HASH),
         rendered_by: annotation(labels::RENDERED_BY),
+        client_port_secret: object.and_then(|set| client_port_secret(&set["spec"]["template"])),
         edited: object.and_then(written::edited),
         claim_size: spec.and_then(|s| claim_size(s, DATA)),
         log_claim_size: spec.and_then(|s| claim_size(s, LOG)),

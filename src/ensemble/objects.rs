@@ -1,5 +1,7 @@
 //! The objects of an ensemble, with those of their fields that the operator reads.
 
+use std::collections::BTreeMap;
+
 use bellwether_api::{FIELD_MANAGER, ZooKeeperEnsemble, labels};
 use futures::FutureExt as _;
 use k8s_openapi::NamespaceResourceScope;
@@ -11,8 +13,10 @@ use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use kube::api::ListParams;
-use kube::{Api, Resource};
+use kube::{Api, CustomResource, Resource};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Context;
 use super::error::Error;
@@ -35,6 +39,23 @@ pub(crate) struct Objects {
     pub claims: Vec<PersistentVolumeClaim>,
     /// Its NetworkPolicy.
     pub policies: Vec<NetworkPolicy>,
+    /// Its Certificate, where the operator may ask cert-manager.
+    pub certificates: Vec<Certificate>,
+}
+
+/// A Certificate of cert-manager.
+#[derive(CustomResource, Clone, Debug, Serialize, Deserialize)]
+#[kube(
+    group = "cert-manager.io",
+    version = "v1",
+    kind = "Certificate",
+    namespaced,
+    status = "Value",
+    schema = "disabled"
+)]
+pub(crate) struct CertificateSpec {
+    #[serde(flatten)]
+    fields: BTreeMap<String, Value>,
 }
 
 /// Reads the objects of an ensemble from the API server. `None` when the ensemble does not exist.
@@ -51,14 +72,21 @@ pub(crate) async fn read(
     let Some(ensemble) = ensemble else {
         return Ok(None);
     };
-    let (sets, pods, maps, services, budgets, claims, policies) = futures::try_join!(
+    let certificates = async {
+        match context.contribution.cert_manager {
+            true => none_if_withheld(list(context, namespace, name, "Certificates").await),
+            false => Ok(Vec::new()),
+        }
+    };
+    let (sets, pods, maps, services, budgets, claims, policies, certificates) = futures::try_join!(
         list(context, namespace, name, "StatefulSets"),
         list(context, namespace, name, "Pods"),
         list(context, namespace, name, "ConfigMaps"),
         list(context, namespace, name, "Services"),
         list(context, namespace, name, "PodDisruptionBudgets"),
         list(context, namespace, name, "PersistentVolumeClaims"),
-        list(context, namespace, name, "NetworkPolicies").map(none_if_forbidden),
+        list(context, namespace, name, "NetworkPolicies").map(none_if_withheld),
+        certificates,
     )?;
     Ok(Some(Objects {
         ensemble,
@@ -69,6 +97,7 @@ pub(crate) async fn read(
         budgets,
         claims,
         policies,
+        certificates,
     }))
 }
 
@@ -90,11 +119,11 @@ where
     Ok(objects)
 }
 
-/// No objects where the operator has no right to list them. An ensemble runs without its NetworkPolicy, and where the plan
-/// wants one the API server's answer to the write tells what is missing.
-fn none_if_forbidden<K>(listed: Result<Vec<K>, Error>) -> Result<Vec<K>, Error> {
+/// No objects where the operator has no right to list them, or the cluster has no such kind. An ensemble runs without its
+/// NetworkPolicy and its Certificate, and where the plan wants one the API server's answer to the write tells what is missing.
+fn none_if_withheld<K>(listed: Result<Vec<K>, Error>) -> Result<Vec<K>, Error> {
     match listed {
-        Err(error) if error.is_forbidden() => Ok(Vec::new()),
+        Err(error) if error.is_withheld() => Ok(Vec::new()),
         listed => listed,
     }
 }
@@ -125,6 +154,12 @@ impl Trim for PodDisruptionBudget {
 }
 
 impl Trim for NetworkPolicy {
+    fn trim(&mut self) {
+        self.metadata.managed_fields = None;
+    }
+}
+
+impl Trim for Certificate {
     fn trim(&mut self) {
         self.metadata.managed_fields = None;
     }

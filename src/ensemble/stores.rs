@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-use super::objects::{Objects, Trim};
+use super::objects::{Certificate, Objects, Trim};
 use crate::scoped::api;
 
 /// The objects of all ensembles in one namespace, or in all of them.
@@ -36,11 +36,12 @@ pub(crate) struct Stores {
     budgets: Arc<Store<PodDisruptionBudget>>,
     claims: Arc<Store<PersistentVolumeClaim>>,
     policies: Arc<Store<NetworkPolicy>>,
+    certificates: Arc<Store<Certificate>>,
 }
 
 /// The version of everything that watches show of one ensemble. Equal versions mean equal objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Version([u64; 7]);
+pub(crate) struct Version([u64; 8]);
 
 /// How many objects one answer of the API server lists at most. All of them are in memory before they are trimmed.
 pub(crate) const PAGE: u32 = 100;
@@ -49,11 +50,13 @@ pub(crate) const PAGE: u32 = 100;
 pub(crate) type Key = (String, String);
 
 impl Stores {
-    /// Watches every kind while the stream is read. Each item is an ensemble with a changed object.
+    /// Watches every kind while the stream is read; Certificates only where cert-manager is asked for any. Each item is an
+    /// ensemble with a changed object.
     pub(crate) fn follow(
         &self,
         client: &Client,
         namespace: Option<&str>,
+        cert_manager: bool,
     ) -> SelectAll<BoxStream<'static, Key>> {
         let sets = follow(&self.sets, api(client, namespace), Needed::Yes);
         let pods = follow(&self.pods, api(client, namespace), Needed::Yes);
@@ -62,7 +65,23 @@ impl Stores {
         let budgets = follow(&self.budgets, api(client, namespace), Needed::Yes);
         let claims = follow(&self.claims, api(client, namespace), Needed::Yes);
         let policies = follow(&self.policies, api(client, namespace), Needed::No);
-        let all = [sets, pods, maps, services, budgets, claims, policies];
+        let certificates = match cert_manager {
+            true => follow(&self.certificates, api(client, namespace), Needed::No),
+            false => {
+                self.certificates.listed.send_replace(true);
+                stream::empty().boxed()
+            }
+        };
+        let all = [
+            sets,
+            pods,
+            maps,
+            services,
+            budgets,
+            claims,
+            policies,
+            certificates,
+        ];
         stream::select_all(all)
     }
 
@@ -75,6 +94,7 @@ impl Stores {
         self.budgets.listed().await;
         self.claims.listed().await;
         self.policies.listed().await;
+        self.certificates.listed().await;
     }
 
     /// The objects of one ensemble, and their version.
@@ -86,6 +106,7 @@ impl Stores {
         let (budgets, e) = self.budgets.of(key);
         let (claims, f) = self.claims.of(key);
         let (policies, g) = self.policies.of(key);
+        let (certificates, h) = self.certificates.of(key);
         let objects = Objects {
             ensemble,
             sets,
@@ -95,8 +116,9 @@ impl Stores {
             budgets,
             claims,
             policies,
+            certificates,
         };
-        (objects, Version([a, b, c, d, e, f, g]))
+        (objects, Version([a, b, c, d, e, f, g, h]))
     }
 
     /// The version of the objects of one ensemble.
@@ -109,6 +131,7 @@ impl Stores {
             self.budgets.version(key),
             self.claims.version(key),
             self.policies.version(key),
+            self.certificates.version(key),
         ])
     }
 }
@@ -279,13 +302,13 @@ fn key<K: Resource>(object: &K) -> Option<Key> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needed {
     Yes,
-    /// Where the operator has no right to list them, they count as listed.
+    /// Where the operator has no right to list them, or the cluster has no such kind, they count as listed.
     No,
 }
 
-fn is_forbidden(error: &watcher::Error) -> bool {
+fn is_withheld(error: &watcher::Error) -> bool {
     use watcher::Error::InitialListFailed;
-    matches!(error, InitialListFailed(kube::Error::Api(status)) if status.code == 403)
+    matches!(error, InitialListFailed(kube::Error::Api(status)) if [403, 404].contains(&status.code))
 }
 
 /// Follows one kind.
@@ -312,7 +335,7 @@ where
             let changed = event.map(|event| store.learn(event));
             let changed = changed.unwrap_or_else(|error| {
                 let kind = K::kind(&());
-                if needed == Needed::No && is_forbidden(&error) {
+                if needed == Needed::No && is_withheld(&error) {
                     store.listed.send_replace(true);
                 }
                 tracing::debug!(%kind, %error, "the watch of objects of ensembles begins again");
@@ -435,7 +458,7 @@ mod tests {
             let server = ApiServer::new(1, 1);
             server.set_faults(Forbids(forbidden));
             let stores = Stores::default();
-            let changes = stores.follow(&server.client("test"), None);
+            let changes = stores.follow(&server.client("test"), None, false);
             tokio::select! {
                 () = stores.listed() => true,
                 () = changes.for_each(|_| async {}) => false,

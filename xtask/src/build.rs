@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 
 pub(crate) use bellwether_test_cluster::cargo::{cargo, programs, root};
-use bellwether_test_cluster::cargo::{programs_in, target_directory};
+use bellwether_test_cluster::cargo::{name_no_directories, programs_in, target_directory};
 
 use crate::{image, process, progress};
 
@@ -36,6 +36,7 @@ fn dist_of(tree: &Path, build: &str, release: bool, target: &Path) -> Result<()>
     command.current_dir(tree).env("CARGO_TARGET_DIR", target);
     if release {
         command.arg("--release");
+        name_no_directories(&mut command, tree)?;
     }
     let log = target_directory().join("dist.log");
     progress::long_step(

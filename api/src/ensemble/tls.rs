@@ -14,11 +14,17 @@ pub const NO_CERTIFICATE: &str = "the name of the Secret has to end with zookeep
 pub const NO_CLIENT_PORT: &str =
     "a certificate for clients needs their port for TLS: set tls.clients to Optional or Required";
 
+/// What is wrong with two sources of one certificate.
+pub const TWO_SOURCES: &str =
+    "a certificate comes from clientPortSecretName or from issuerRef: leave one of them out";
+
 /// Encryption and mutual authentication.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("!has(self.clientPortSecretName) || has(self.clients) && self.clients != 'Disabled'").message(NO_CLIENT_PORT)
+    validation = Rule::new("!has(self.clientPortSecretName) || has(self.clients) && self.clients != 'Disabled'").message(NO_CLIENT_PORT),
+    validation = Rule::new("!has(self.issuerRef) || has(self.clients) && self.clients != 'Disabled'").message(NO_CLIENT_PORT),
+    validation = Rule::new("!has(self.issuerRef) || !has(self.clientPortSecretName)").message(TWO_SOURCES)
 )]
 pub struct Tls {
     /// Whether the servers speak mutual TLS among themselves, with certificates that the operator makes and renews.
@@ -40,6 +46,27 @@ pub struct Tls {
     #[schemars(length(min = 1, max = 253), regex(pattern = grammar::NAME))]
     #[x_kube(validation = Rule::new("self.endsWith('zookeeper-tls')").message(NO_CERTIFICATE))]
     pub client_port_secret_name: Option<String>,
+    /// The issuer of cert-manager that signs the certificate that members present to clients. The operator keeps a Certificate
+    /// `NAME-zookeeper-tls` for it, and needs `rbac.certManager` of its chart. Default: none; the operator makes the certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer_ref: Option<IssuerReference>,
+}
+
+/// An issuer of cert-manager.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IssuerReference {
+    /// Its name.
+    #[schemars(length(min = 1, max = 253), regex(pattern = grammar::NAME))]
+    pub name: String,
+    /// Its kind. Default: `Issuer`, one of the ensemble's namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[A-Za-z0-9]+$"))]
+    pub kind: Option<String>,
+    /// The group of its kind, of issuers that are not cert-manager's own. Default: `cert-manager.io`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253), regex(pattern = grammar::NAME))]
+    pub group: Option<String>,
 }
 
 /// Whether servers speak mutual TLS among themselves.

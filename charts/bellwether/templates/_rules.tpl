@@ -50,6 +50,12 @@ everything else goes with its owner.
   resources: [secrets]
   verbs: [get]
 {{- end }}
+{{- if .Values.rbac.certManager }}
+# What cert-manager is asked for, by `spec.tls.issuerRef`.
+- apiGroups: [cert-manager.io]
+  resources: [certificates]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
 {{- if .Values.rbac.projections }}
 # What elections are projected to. Only objects that the operator made are changed and deleted.
 - apiGroups: [coordination.k8s.io]

@@ -141,10 +141,9 @@ fn describe(
     out: &mut String,
 ) -> anyhow::Result<()> {
     let context = Context {
-        member_image: "bellwether".to_owned(),
         cluster_domain: arguments.cluster_domain.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        operator_pods: None,
+        ..Context::default()
     };
     let mut new = new.clone();
     let place = old.and_then(ResourceExt::namespace);

@@ -145,8 +145,8 @@ async fn the_page_is_not_answered_under_names_of_others() {
             assert_eq!(under(path, host).await, refused, "{host}");
         }
     }
-    // Probes and metrics are no page.
-    assert_eq!(under("/livez", "evil.example").await, StatusCode::OK);
+    // The metrics are no page.
+    assert_eq!(under("/metrics", "evil.example").await, StatusCode::OK);
 }
 
 /// What the policy forbids would fail silently in a browser, and what makes markup of text would let

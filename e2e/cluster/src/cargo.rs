@@ -20,16 +20,40 @@ pub fn root() -> PathBuf {
 /// too: then everything is compiled once.
 pub fn cargo(subcommand: &str) -> Result<Command> {
     let target = host()?;
-    let variable = format!(
-        "CARGO_TARGET_{}_RUSTFLAGS",
-        target.to_uppercase().replace('-', "_")
-    );
     let mut command = process::command("cargo", subcommand.split(' '));
     command
         .args(["--target", &target])
         .current_dir(root())
-        .env(variable, "-C target-feature=+crt-static");
+        .env(flags_variable(&target), STATIC);
     Ok(command)
+}
+
+const STATIC: &str = "-C target-feature=+crt-static";
+
+fn flags_variable(target: &str) -> String {
+    let target = target.to_uppercase().replace('-', "_");
+    format!("CARGO_TARGET_{target}_RUSTFLAGS")
+}
+
+/// Has a command of [`cargo`] leave the directories of this machine out of the programs, so that a build elsewhere gives
+/// the same bytes.
+///
+/// # Errors
+/// When rustc is missing.
+pub fn name_no_directories(command: &mut Command, tree: &Path) -> Result<()> {
+    let target = host()?;
+    let home = env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
+    let registry = env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
+    let names = [(registry.as_path(), "/cargo"), (tree, "/bellwether")];
+    let (mut rust, mut c) = (STATIC.to_owned(), Vec::new());
+    for (directory, name) in names {
+        let directory = directory.display();
+        rust += &format!(" --remap-path-prefix={directory}={name}");
+        c.push(format!("-ffile-prefix-map={directory}={name}"));
+    }
+    command.env(flags_variable(&target), rust);
+    command.env(format!("CFLAGS_{}", target.replace('-', "_")), c.join(" "));
+    Ok(())
 }
 
 fn host() -> Result<String> {

@@ -220,6 +220,8 @@ zookeeperensembles.zookeeper.bellwether.dev [get list watch]
 zookeeperensembles.zookeeper.bellwether.dev/status [get patch update]
 with rbac.secrets:
 secrets [create update get]
+with rbac.certManager:
+certificates.cert-manager.io [get list watch create patch delete]
 with rbac.projections:
 endpointslices.discovery.k8s.io [get list watch create update delete]
 leases.coordination.k8s.io [get list watch create update delete]
@@ -232,30 +234,25 @@ pub(crate) fn rights_are_few_by_default_and_images_come_from_named_registries(
     world: &World,
 ) -> Result<()> {
     let shared = Shared::changed();
-    let install = |secrets: bool, projections: bool| {
-        helm::install(&BTreeMap::from([
-            ("rbac.secrets", json!(secrets)),
-            ("rbac.projections", json!(projections)),
-            (
-                "admissionPolicies.imageRegistries",
-                json!(["docker.io/library"]),
-            ),
-        ]))
+    let features = ["rbac.secrets", "rbac.certManager", "rbac.projections"];
+    let install = |on: &str| {
+        let registries = json!(["docker.io/library"]);
+        let mut values = BTreeMap::from([("admissionPolicies.imageRegistries", registries)]);
+        values.extend(features.map(|feature| (feature, json!(feature == on))));
+        helm::install(&values)
     };
-    install(false, false)?;
+    install("none")?;
     let least = rights(world)?;
-    install(true, false)?;
-    let with_secrets = rights(world)?;
-    install(false, true)?;
-    let with_projections = rights(world)?;
-    let changed = |rights: &str| {
-        let lines = rights.lines();
-        let new = lines.filter(|line| !least.lines().any(|known| known == *line));
-        new.map(|line| format!("{line}\n")).collect::<String>()
-    };
-    let (secrets, projections) = (changed(&with_secrets), changed(&with_projections));
-    let found =
-        format!("{least}\nwith rbac.secrets:\n{secrets}with rbac.projections:\n{projections}");
+    let mut found = format!("{least}\n");
+    for feature in features {
+        install(feature)?;
+        let now = rights(world)?;
+        let new = now
+            .lines()
+            .filter(|line| !least.lines().any(|known| known == *line));
+        let new: String = new.map(|line| format!("{line}\n")).collect();
+        found.push_str(&format!("with {feature}:\n{new}"));
+    }
     println!("{found}");
     ensure!(found == RIGHTS, "the rights are not as expected: {found}");
 

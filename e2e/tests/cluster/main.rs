@@ -131,6 +131,7 @@ const TESTS: &[Test] = tests![
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,
     3 network::members_are_reached_by_those_whom_their_policy_lets_in,
     1 authentication::clients_prove_who_they_are_and_the_mirror_is_one_of_them,
+    3 tls::no_client_notices_that_certificates_are_renewed,
     3 tls::all_connections_switch_to_tls_under_writes_and_another_authority_needs_no_restart,
 ];
 

@@ -1,6 +1,6 @@
 //! Encryption, where only a cluster shows it: Secrets, kubelets that show them, pods, Services, and clients.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use bellwether_e2e::clients::Clients;
@@ -9,6 +9,8 @@ use bellwether_e2e::load::Load;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
+
+use crate::soak::long;
 
 /// How long three rolls may take, or a kubelet to show a new Secret.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -144,6 +146,102 @@ pub(crate) fn all_connections_switch_to_tls_under_writes_and_another_authority_n
         verdict.longest_gap(),
         verdict.leader_changes()
     );
+    verdict.assert_safe()
+}
+
+/// Opens as many sessions as the second argument says and keeps them; each change of a connection is a line.
+const SESSIONS: &str = "
+import sys, common
+common.started()
+sessions = [common.connect(sys.argv[1]) for _ in range(int(sys.argv[2]))]
+common.say('all')
+common.stop.wait()
+";
+/// How many sessions are open while certificates are renewed.
+const OPEN: usize = 50;
+/// How often they are renewed.
+const RENEWED: Duration = Duration::from_secs(30);
+
+/// In a long search, certificates are renewed again and again, and their authority is replaced, under writes and with many sessions
+/// over TLS: nothing restarts, no session notices and no client has to be told.
+pub(crate) fn no_client_notices_that_certificates_are_renewed(world: &World) -> Result<()> {
+    let Some(time) = long() else {
+        eprintln!("certificates are renewed in a long search only");
+        return Ok(());
+    };
+    let mut spec = Ensemble::small(3);
+    spec["tls"] = json!({ "clients": "Required" });
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(3)?;
+    let trusted = authority(world, "main-client")?;
+    let clients = world.clients()?.over_tls(&trusted)?;
+    let load = Load::start(clients, ensemble, 3)?;
+    let hosts = ensemble.members(3).replace(":2181", ":2281");
+    let number = OPEN.to_string();
+    let sessions = ["python3", "-c", SESSIONS, &hosts, &number];
+    let sessions = clients.spawn("sessions", &sessions)?;
+    sessions.wait_event("all")?;
+    let before = ensemble.uids();
+    let authority_of = || -> Result<Value> {
+        let status = ensemble.status().map_err(anyhow::Error::msg)?;
+        Ok(status["certificate"]["authority"].clone())
+    };
+    let first = authority_of()?;
+    let begin = Instant::now();
+    let mut renewals = 0;
+    while begin.elapsed() < time {
+        let last = certificate(world, "client-port.crt")?;
+        if renewals == 2 {
+            let request = "zookeeper.bellwether.dev/replace-authority=now";
+            world.run(&["annotate", "zke/main", request])?;
+        }
+        // Certificates with other names than members have now are made again.
+        let names = "zookeeper.bellwether.dev/identity-names=others";
+        world.run(&[
+            "annotate",
+            "configmap/main-authorities",
+            "--overwrite",
+            names,
+        ])?;
+        until("there is another certificate", PATIENCE, || {
+            let now = certificate(world, "client-port.crt").map_err(|e| e.to_string())?;
+            (now != last)
+                .then_some(())
+                .ok_or("it is the same".to_owned())
+        })?;
+        renewals += 1;
+        std::thread::sleep(RENEWED);
+    }
+    let last = certificate(world, "client-port.crt")?;
+    until(
+        "every server presents the last certificate",
+        PATIENCE,
+        || (0..3).try_for_each(|ordinal| presents(world, &ensemble.pod(ordinal), 2281, &last)),
+    )?;
+    ensure!(authority_of()? != first, "the authority was not replaced");
+    ensure!(ensemble.uids() == before, "a pod was replaced");
+    ensure!(
+        authority(world, "main-client")? == trusted,
+        "clients have to be told"
+    );
+    let lines = sessions.lines();
+    let changes = lines.iter().filter(|line| line["event"] == "connection");
+    let noticed: Vec<&Value> = changes
+        .filter(|line| line["state"] != "connected")
+        .collect();
+    ensure!(noticed.is_empty(), "sessions noticed: {noticed:?}");
+    // A client that comes later trusts what members present now.
+    let late = clients.spawn("late", &["python3", "-c", SESSIONS, &hosts, "3"])?;
+    late.wait_event("all")?;
+    let verdict = load.finish(3)?;
+    eprintln!(
+        "{renewals} renewals and another authority in {} s with {OPEN} sessions: {} writes, longest gap {} s, {} leader changes",
+        begin.elapsed().as_secs(),
+        verdict.acknowledged,
+        verdict.longest_gap(),
+        verdict.leader_changes()
+    );
+    ensure!(verdict.leader_changes() == 0, "the leader changed");
     verdict.assert_safe()
 }
 

@@ -56,7 +56,7 @@ pub fn client_authority<'a>(
     ensemble: &ValidEnsemble,
     observation: &'a Observation,
 ) -> Option<&'a str> {
-    if ensemble.tls.client_port_secret_name.is_none() {
+    if ensemble.client_port_secret.is_none() {
         let record = observation.identity.as_ref()?;
         return Some(&record.clients.as_ref()?.certificate);
     }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn whom_to_trust_by_the_users_certificate_is_what_all_members_say() {
         let mut running = Running::new(3, 0);
-        running.ensemble.tls.client_port_secret_name = Some("zookeeper-tls".to_owned());
+        running.ensemble.client_port_secret = Some("zookeeper-tls".to_owned());
         let mut told = |authorities: [Option<&str>; 3]| {
             for (ordinal, authority) in authorities.into_iter().enumerate() {
                 running.observation.pods[ordinal].client_authority = authority.map(str::to_owned);

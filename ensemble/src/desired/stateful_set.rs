@@ -40,6 +40,13 @@ pub fn restart_request(template: &Value) -> Option<String> {
     request.as_str().map(str::to_owned)
 }
 
+/// The Secret in a rendered pod template with the certificate that members present to clients.
+pub fn client_port_secret(template: &Value) -> Option<String> {
+    let mut volumes = template["spec"]["volumes"].as_array().into_iter().flatten();
+    let volume = volumes.find(|volume| volume["name"] == pod::CLIENT_PORT_VOLUME)?;
+    volume["secret"]["secretName"].as_str().map(str::to_owned)
+}
+
 /// Sets only the number of replicas and the retention of volumes; the pod template stays as an earlier operator
 /// version rendered it.
 pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {

@@ -16,9 +16,8 @@ fn valid(change: impl FnOnce(&mut ZooKeeperEnsembleSpec)) -> ValidEnsemble {
     ensemble.metadata.namespace = Some("shop".to_owned());
     let context = Context {
         member_image: "bellwether:1".to_owned(),
-        cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
-        operator_pods: None,
+        ..Context::default()
     };
     validate(&ensemble, &context).unwrap()
 }

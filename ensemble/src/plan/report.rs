@@ -241,6 +241,8 @@ pub struct Findings<'a> {
     pub full: Option<&'a Trouble>,
     /// The members' certificate, if it ends soon.
     pub expiring: Option<&'a Trouble>,
+    /// The certificate for clients, if cert-manager does not make it.
+    pub not_issued: Option<&'a Trouble>,
     /// A majority of disks that is lost, and what a person decided.
     pub loss: &'a Decision,
     /// What is done now.
@@ -262,6 +264,7 @@ pub fn compose(found: Findings<'_>) -> Report {
         found.growth.trouble.clone(),
         found.full.cloned(),
         found.expiring.cloned(),
+        found.not_issued.cloned(),
     ];
     let observing = found.observers.doing(view, base);
     let phase = observing.as_ref().and_then(|(phase, _)| *phase);

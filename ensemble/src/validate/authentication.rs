@@ -2,7 +2,8 @@
 
 use bellwether_api::ensemble::{
     Authentication, CERTIFICATE_SUFFIX, ClientCertificates, ClientsTls, NO_CERTIFICATE,
-    NO_CLIENT_PORT, NO_SUBJECT, NO_USERS, NOBODY, Tls, USERS_SUFFIX, Users, WITHOUT_TLS,
+    NO_CLIENT_PORT, NO_SUBJECT, NO_USERS, NOBODY, TWO_SOURCES, Tls, USERS_SUFFIX, Users,
+    WITHOUT_TLS,
 };
 
 use super::Problems;
@@ -11,16 +12,38 @@ use super::names::{NO_NAME, is_dns_subdomain};
 /// The longest subject of a super user.
 const LONGEST_SUBJECT: usize = 512;
 
-/// Checks the Secret with a certificate for clients as the CRD does.
+/// Checks where the certificate for clients comes from, as the CRD does.
 pub(super) fn check_certificate(tls: &Tls, problems: &mut Problems) {
-    let Some(name) = &tls.client_port_secret_name else {
-        return;
-    };
-    if matches!(tls.clients, None | Some(ClientsTls::Disabled)) {
+    let Tls {
+        servers: _,
+        clients,
+        client_port_secret_name,
+        issuer_ref,
+    } = tls;
+    let is_given = client_port_secret_name.is_some() || issuer_ref.is_some();
+    if is_given && matches!(clients, None | Some(ClientsTls::Disabled)) {
         problems.add("spec.tls", NO_CLIENT_PORT);
     }
-    let field = "spec.tls.clientPortSecretName";
-    secret(field, name, (CERTIFICATE_SUFFIX, NO_CERTIFICATE), problems);
+    if let Some(name) = client_port_secret_name {
+        let field = "spec.tls.clientPortSecretName";
+        secret(field, name, (CERTIFICATE_SUFFIX, NO_CERTIFICATE), problems);
+    }
+    let Some(issuer) = issuer_ref else {
+        return;
+    };
+    if client_port_secret_name.is_some() {
+        problems.add("spec.tls", TWO_SOURCES);
+    }
+    object("spec.tls.issuerRef.name", &issuer.name, problems);
+    if let Some(group) = &issuer.group {
+        object("spec.tls.issuerRef.group", group, problems);
+    }
+    if issuer.kind.as_ref().is_some_and(|kind| !is_kind(kind)) {
+        problems.add(
+            "spec.tls.issuerRef.kind",
+            "a kind is a word in letters and digits, such as ClusterIssuer",
+        );
+    }
 }
 
 /// Checks it as the CRD does.
@@ -81,6 +104,12 @@ fn object(field: &str, name: &str, problems: &mut Problems) {
     if !is_dns_subdomain(name) {
         problems.add(field, format!("{name:?}: {NO_NAME}"));
     }
+}
+
+/// Whether this may be a kind of Kubernetes.
+fn is_kind(text: &str) -> bool {
+    let letters_and_digits = text.bytes().all(|b| b.is_ascii_alphanumeric());
+    (1..=63).contains(&text.len()) && letters_and_digits
 }
 
 /// Whether a Secret may have this key (`IsConfigMapKey` of Kubernetes).

@@ -1,8 +1,8 @@
 //! The image and the release of ZooKeeper in it.
 
-use bellwether_api::ensemble::{DEFAULT_IMAGE_REPOSITORY, DEFAULT_VERSION, versions};
+use bellwether_api::ensemble::{DEFAULT_VERSION, versions};
 
-use super::Problems;
+use super::{Catalogue, Problems};
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
@@ -12,6 +12,7 @@ fn is_number(text: &str) -> bool {
 pub(super) fn check(
     image: Option<&str>,
     version: Option<&str>,
+    catalogue: &Catalogue,
     problems: &mut Problems,
 ) -> (String, String) {
     let of_a_line = |v: &&str| {
@@ -44,10 +45,25 @@ pub(super) fn check(
         (Some(image), None) => (image.to_owned(), image.to_owned()),
         (None, version) => {
             let version = version.unwrap_or(DEFAULT_VERSION);
-            (
-                format!("{DEFAULT_IMAGE_REPOSITORY}:{version}"),
-                version.to_owned(),
-            )
+            let Catalogue {
+                repository,
+                digests,
+            } = catalogue;
+            let mut image = format!("{repository}:{version}");
+            match digests.get(version) {
+                Some(digest) => image.push_str(&format!("@{digest}")),
+                None if digests.is_empty() => {}
+                None => problems.add("spec.version", not_listed(version, catalogue)),
+            }
+            (image, version.to_owned())
         }
     }
+}
+
+fn not_listed(version: &str, catalogue: &Catalogue) -> String {
+    let listed: Vec<&str> = catalogue.digests.keys().map(String::as_str).collect();
+    format!(
+        "the operator's catalogue has no image of {version} (zookeeperImages.digests of the chart): use {}, or have it added",
+        listed.join(" or ")
+    )
 }

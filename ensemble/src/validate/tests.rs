@@ -10,9 +10,8 @@ use serde_json::Value;
 pub(super) fn context() -> Context {
     Context {
         member_image: "bellwether".to_owned(),
-        cluster_domain: "cluster.local".to_owned(),
         version: "test".to_owned(),
-        operator_pods: None,
+        ..Context::default()
     }
 }
 
@@ -47,6 +46,40 @@ fn three_replicas_are_a_complete_manifest() {
     assert_eq!(valid.image, "docker.io/library/zookeeper:3.9.5");
     assert_eq!(valid.heap_mib, 512);
     assert_eq!(valid.settings["autopurge.purgeInterval"], "1");
+}
+
+#[test]
+fn with_a_catalogue_only_its_images_run() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let context = Context {
+        catalogue: Catalogue {
+            repository: "registry.example.com/zookeeper".to_owned(),
+            digests: BTreeMap::from([("3.9.5".to_owned(), digest.clone())]),
+        },
+        ..context()
+    };
+    let image = |version: Option<&str>, image: Option<&str>| {
+        let spec = ZooKeeperEnsembleSpec {
+            replicas: 3,
+            version: version.map(str::to_owned),
+            image: image.map(str::to_owned),
+            ..Default::default()
+        };
+        let valid = validate(&ZooKeeperEnsemble::new("zk", spec), &context);
+        valid.map(|valid| (valid.image, valid.release.unwrap_or_default()))
+    };
+    let listed = format!("registry.example.com/zookeeper:3.9.5@{digest}");
+    for version in [None, Some("3.9.5")] {
+        let (image, release) = image(version, None).unwrap();
+        assert_eq!(
+            (image.as_str(), release.as_str()),
+            (listed.as_str(), "3.9.5")
+        );
+    }
+    let refused = invalid_message(&image(Some("3.8.6"), None).unwrap_err());
+    assert!(refused.contains("use 3.9.5"), "{refused}");
+    // An image of the user's own is the business of the admission policy.
+    assert_eq!(image(Some("3.8.6"), Some("own:1")).unwrap().0, "own:1");
 }
 
 /// The other half of scenario 6: an old CRD lets them in, and the operator refuses them.

@@ -51,9 +51,8 @@ impl World {
         ensemble.metadata.uid = Some("ensemble".to_owned());
         let context = Context {
             member_image: "bellwether:1".to_owned(),
-            cluster_domain: "cluster.local".to_owned(),
             version: "1".to_owned(),
-            operator_pods: None,
+            ..Context::default()
         };
         let valid = validate(&ensemble, &context).unwrap();
         Self {
@@ -143,7 +142,7 @@ impl World {
         self.spec().tls = Some(Tls {
             servers: Some(servers),
             clients: Some(ClientsTls::Disabled),
-            client_port_secret_name: None,
+            ..Tls::default()
         });
     }
 
@@ -152,7 +151,7 @@ impl World {
         self.spec().tls = Some(Tls {
             servers: Some(ServersTls::Disabled),
             clients: Some(clients),
-            client_port_secret_name: None,
+            ..Tls::default()
         });
     }
 

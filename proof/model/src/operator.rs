@@ -77,7 +77,7 @@ fn ensemble(size: u8, content: u8) -> Result<ValidEnsemble, String> {
         tls: Some(Tls {
             servers: Some(ServersTls::Disabled),
             clients: Some(ClientsTls::Disabled),
-            client_port_secret_name: None,
+            ..Tls::default()
         }),
         ..Default::default()
     };
@@ -85,9 +85,8 @@ fn ensemble(size: u8, content: u8) -> Result<ValidEnsemble, String> {
     ensemble.metadata.namespace = Some("default".to_owned());
     let context = Context {
         member_image: "bellwether:1".to_owned(),
-        cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
-        operator_pods: None,
+        ..Context::default()
     };
     validate(&ensemble, &context).map_err(|e| format!("{e:?}"))
 }
@@ -187,6 +186,7 @@ impl Operator {
             )),
             rendered_by: Some("1".to_owned()),
             edited: None,
+            client_port_secret: None,
             template: Some(revision),
             claim_size: Some(ensemble.storage_size.clone()),
             log_claim_size: None,

@@ -109,7 +109,7 @@ impl Subject {
         world.ensemble.spec.tls = Some(Tls {
             servers: Some(servers),
             clients: Some(clients),
-            client_port_secret_name: None,
+            ..Tls::default()
         });
         world.settle(PATIENCE).await?;
         let authority = over_tls.then(|| world.client_authority()).transpose()?;

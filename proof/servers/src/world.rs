@@ -346,9 +346,8 @@ impl World {
     fn valid(&self) -> Result<ValidEnsemble> {
         let context = Context {
             member_image: "bellwether".to_owned(),
-            cluster_domain: "cluster.local".to_owned(),
             version: "1".to_owned(),
-            operator_pods: None,
+            ..Context::default()
         };
         validate(&self.ensemble, &context).map_err(|p| anyhow::anyhow!(invalid_message(&p)))
     }

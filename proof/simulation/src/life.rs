@@ -259,9 +259,8 @@ impl Life {
             namespaces: vec![None],
             contribution: Context {
                 member_image: format!("bellwether:{}", self.version),
-                cluster_domain: "cluster.local".to_owned(),
                 version: self.version.to_string(),
-                operator_pods: None,
+                ..Context::default()
             },
             permissions: Default::default(),
             rules: self.rules,

@@ -69,9 +69,8 @@ fn valid(fields: &Value) -> ValidEnsemble {
     ensemble.metadata.namespace = Some("default".to_owned());
     let context = Context {
         member_image: "bellwether:1".to_owned(),
-        cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
-        operator_pods: None,
+        ..Context::default()
     };
     validate(&ensemble, &context).unwrap()
 }

@@ -35,13 +35,16 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         pod,
         metrics,
         authentication,
+        client_port_secret,
         restart_at,
         tls:
             Tls {
                 // The revision has the states on the way to them.
                 servers: _,
                 clients: _,
-                client_port_secret_name,
+                // `client_port_secret` has what follows from them.
+                client_port_secret_name: _,
+                issuer_ref: _,
             },
         // Fixed for the life of an ensemble.
         name: _,
@@ -107,10 +110,7 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
     if clients.takes_tls() && *authentication != Authentication::default() {
         inputs.push(json!(["authentication", authentication]));
     }
-    if let Some(secret) = client_port_secret_name
-        .as_ref()
-        .filter(|_| clients.takes_tls())
-    {
+    if let Some(secret) = client_port_secret.as_ref().filter(|_| clients.takes_tls()) {
         inputs.push(json!(["client-port", secret]));
     }
     short_hash(&inputs)

@@ -27,6 +27,8 @@ const IDENTITY: &str = "/etc/bellwether/identity";
 
 /// Where the Secret with the users of clients is mounted.
 const USERS: &str = "/etc/bellwether/users";
+/// The volume with the certificate for the clients' port that the operator does not make.
+pub(super) const CLIENT_PORT_VOLUME: &str = "client-port";
 /// Where the Secret with the user's certificate for the clients' port is mounted.
 const CLIENT_PORT_CERTIFICATE: &str = "/etc/bellwether/client-port";
 /// Where the ConfigMap with the authorities of clients' certificates is mounted.
@@ -190,8 +192,8 @@ fn credentials(ensemble: &ValidEnsemble) -> impl Iterator<Item = (Value, &'stati
     let users = users
         .as_ref()
         .map(|users| of_secret("users", &users.secret_name, USERS));
-    let own = ensemble.tls.client_port_secret_name.as_ref();
-    let own = own.map(|name| of_secret("client-port", name, CLIENT_PORT_CERTIFICATE));
+    let own = ensemble.client_port_secret.as_ref();
+    let own = own.map(|name| of_secret(CLIENT_PORT_VOLUME, name, CLIENT_PORT_CERTIFICATE));
     let authorities = certificates.as_ref().map(|certificates| {
         let config_map = json!({
             "name": certificates.config_map_name,

@@ -6,9 +6,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::Value;
 
 use super::Objects;
+use crate::desired::certificate::{self, certificate_name};
 use crate::desired::claims::{DATA, LOG};
 use crate::desired::network::policy_name;
-use crate::desired::stateful_set::{INITIALIZE, restart_request};
+use crate::desired::stateful_set::{INITIALIZE, client_port_secret, restart_request};
 use crate::desired::written::edited;
 use crate::desired::{
     DesiredObject, ObjectKind, Write, bootstrap_config_map, observers, parse_bootstrap, short_hash,
@@ -44,6 +45,7 @@ impl Objects {
         let maps = self.of(ObjectKind::ConfigMap).map(|(name, _)| name);
         let revisions = maps.filter(|name| name.starts_with(&prefix));
         let policy = self.get(ObjectKind::NetworkPolicy, &policy_name(ensemble));
+        let certificate = self.get(ObjectKind::Certificate, &certificate_name(ensemble));
         Observation {
             stateful_set: self.observe_set(ensemble),
             claims: self.observe_claims(DATA, ensemble),
@@ -52,6 +54,7 @@ impl Objects {
             revisions: revisions.map(str::to_owned).collect(),
             network_policy: policy
                 .and_then(|policy| policy["metadata"]["uid"].as_str().map(str::to_owned)),
+            certificate: certificate.map(certificate::observe),
             observers: ObserversObservation {
                 stateful_set: self.observe_set(&observers),
                 claims: self.observe_claims(DATA, &observers),
@@ -117,6 +120,7 @@ impl Objects {
             update_revision: Some(short_hash(template)),
             inputs_hash: note(labels::INPUTS_HASH),
             rendered_by: note(labels::RENDERED_BY),
+            client_port_secret: client_port_secret(template),
             edited: edited(set),
             claim_size: size(DATA),
             log_claim_size: size(LOG),

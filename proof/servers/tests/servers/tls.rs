@@ -25,7 +25,7 @@ fn ask_for(world: &mut World, servers: ServersTls) {
     world.ensemble.spec.tls = Some(Tls {
         servers: Some(servers),
         clients: Some(ClientsTls::Disabled),
-        client_port_secret_name: None,
+        ..Tls::default()
     });
 }
 

@@ -66,7 +66,7 @@ fn users_and_authorities_of_clients_are_mounted_where_clients_connect_over_tls()
             super_user: None,
         }),
     };
-    ensemble.tls.client_port_secret_name = Some("zookeeper-tls".to_owned());
+    ensemble.client_port_secret = Some("zookeeper-tls".to_owned());
     let mounted = |clients: ClientTls| {
         let tls = Encryption {
             clients,

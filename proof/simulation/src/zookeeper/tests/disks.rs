@@ -329,9 +329,8 @@ fn what_the_operator_renders_is_read() {
     ensemble.metadata.namespace = Some("shop".to_owned());
     let context = Context {
         member_image: "bellwether:1".to_owned(),
-        cluster_domain: "cluster.local".to_owned(),
         version: "1".to_owned(),
-        operator_pods: None,
+        ..Context::default()
     };
     let valid = validate(&ensemble, &context).unwrap();
     let files = render(&valid, &Voters::first(3, 0), None, Encryption::NONE).files;
