@@ -30,6 +30,9 @@ const SESSION_TIMEOUT: Duration = Duration::from_millis(MIRROR_SESSION_TIMEOUT a
 /// How long to wait for the session to change before a failed sync is tried again.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
 
+/// How often a sync may fail in a row before another session is opened.
+const SYNC_FAILURES: usize = 5;
+
 /// How long to wait after a server broke a limit before it is connected to again.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(30);
 
@@ -373,6 +376,7 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
     let doubts = Arc::new(Notify::new());
     let mut states = client.state_watcher();
     let mut state = states.peek_state();
+    let mut failures = 0;
     loop {
         if state.is_terminated() {
             info!(ensemble = %address, %state, "session ended");
@@ -401,6 +405,7 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
                 }
                 synced = client.sync("/") => match synced {
                     Ok(()) => {
+                        failures = 0;
                         link.send_replace(Link::Up {
                             client: client.clone(),
                             budget: budget.clone(),
@@ -409,6 +414,12 @@ async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watc
                     }
                     Err(error) => {
                         info!(ensemble = %address, %error, "sync failed");
+                        failures += 1;
+                        if failures == SYNC_FAILURES {
+                            let detail = format!("{name} does not answer as ZooKeeper does: {error}.");
+                            down(link, Reason::ReadFailed, detail);
+                            return;
+                        }
                         if let Ok(changed) = timeout(SYNC_RETRY, states.changed()).await {
                             state = changed;
                         }

@@ -48,7 +48,7 @@ impl Reason {
             Self::SecretUnreadable => "See what the API server says, in the message.",
             Self::SecretInvalid => "Correct the key of the Secret that the message names.",
             Self::NoAuth => {
-                "Grant READ on the path in its ACL, or give the operator credentials by `spec.authentication`."
+                "Grant READ on the path in its ACL: to the mirror, `x509:CN=mirror.zookeeper.bellwether.dev` where members ask clients for certificates, or to the user of `spec.authentication`, which gives the operator credentials."
             }
             Self::ReadFailed => "See the message; if it lasts, the ensemble's own status.",
             Self::InvalidSpec => "Correct what the message names.",

@@ -6,7 +6,7 @@ use bellwether_election::permissions::HostPattern;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
-use super::super::relay::tests::server;
+use super::super::relay::tests::{frame, framed, server};
 use super::super::target::Holder;
 use super::*;
 use crate::certificates::Authorities;
@@ -143,5 +143,23 @@ async fn a_server_that_announces_too_much_is_left_and_mirrors_are_told_why() {
     let (reason, detail) = obstacle(&mut told).await;
     assert_eq!(reason, Reason::ReadFailed);
     let says = format!("The server {address} announces an answer of 2147483647 bytes");
+    assert!(detail.starts_with(&says), "{detail}");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_nonsense_is_told_and_left() {
+    let address = server(|mut stream: tokio::net::TcpStream| async move {
+        loop {
+            let request = frame(&mut stream).await?;
+            // The number of the request, a zxid, no error; and nothing of what was asked.
+            let header = [&request[..4], &1_i64.to_be_bytes(), &[0; 4]].concat();
+            stream.write_all(&framed(&header)).await?;
+        }
+    });
+    let address = address.await;
+    let (mut told, _present) = kept(address.clone());
+    let (reason, detail) = obstacle(&mut told).await;
+    assert_eq!(reason, Reason::ReadFailed);
+    let says = format!("{address} does not answer as ZooKeeper does: ");
     assert!(detail.starts_with(&says), "{detail}");
 }
