@@ -21,6 +21,8 @@ const OVERHEAD: usize = 48;
 /// Which limit the children of a path exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
+    /// What ZooKeeper says of it is longer than the mirror takes.
+    Answer,
     /// There are more than [`MAX_CHILDREN`].
     Children(usize),
     /// One has a name of more than [`MAX_NAME`] bytes: this many.
@@ -33,6 +35,9 @@ impl fmt::Display for Excess {
     /// What is the case, to put after the path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Answer => f.write_str(
+                "has more data, or more names of children, than the mirror takes in one answer (1 MiB)",
+            ),
             Self::Children(count) => write!(
                 f,
                 "has {count} children, and the mirror follows at most {MAX_CHILDREN}"

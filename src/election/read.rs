@@ -282,6 +282,11 @@ fn failed(path: &str, error: zookeeper_client::Error) -> ReadError {
     let path = path.to_owned();
     match error {
         zookeeper_client::Error::NoAuth => ReadError::NoAuth { path },
+        // The relay leaves out what is too long.
+        zookeeper_client::Error::MarshallingError => ReadError::Excess {
+            path,
+            excess: Excess::Answer,
+        },
         source => ReadError::ZooKeeper { path, source },
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! * An answer is passed on only up to [`Limits::frame`] bytes, and once it has begun it has to be
 //!   complete within [`Limits::frame_patience`].
+//!   A longer answer of a server that Bellwether runs is left out, and the request for it fails.
 //! * Where a request waits for [`Limits::answer_patience`] and the server answers no other, the
 //!   connection ends, though the server may go on answering pings.
 //! * A list of children has to fit into the answer that it is announced in: the library makes room for as many
@@ -45,6 +46,9 @@ use super::registry::Task;
 pub(super) struct Limits {
     /// The longest frame, in bytes. ZooKeeper's own clients take no more than 1 MiB by default.
     pub(super) frame: usize,
+    /// The longest answer, in bytes, that is left out where it is longer than [`Self::frame`]: the request for it fails, and the
+    /// connection goes on. A longer one ends the connection.
+    pub(super) left_out: usize,
     /// How long a frame may take that has begun.
     pub(super) frame_patience: Duration,
     /// How long requests may wait without any of them being answered.
@@ -58,6 +62,7 @@ impl Default for Limits {
         Self {
             // A node of the greatest size fits, with all that an answer says beside its data.
             frame: 1024 * 1024 + 1024,
+            left_out: 0,
             frame_patience: Duration::from_secs(20),
             answer_patience: Duration::from_secs(30),
             connect_patience: Duration::from_secs(10),

@@ -30,6 +30,9 @@ const SESSION_TIMEOUT: Duration = Duration::from_millis(MIRROR_SESSION_TIMEOUT a
 /// How long to wait for the session to change before a failed sync is tried again.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
 
+/// The longest answer that is left out, in bytes, of a ZooKeeper that Bellwether runs.
+const LEFT_OUT: usize = 1024 * 1024 * 1024;
+
 /// How often a sync may fail in a row before another session is opened.
 const SYNC_FAILURES: usize = 5;
 
@@ -313,11 +316,15 @@ async fn open(
     credentials: Credentials,
     tls: Option<Arc<ClientConfig>>,
 ) -> Result<Opened, Unopened> {
-    let strangers = match target.connection() {
-        Some(_) => Strangers::NotTold,
-        None => Strangers::Told,
+    let (strangers, left_out) = match target.connection() {
+        Some(_) => (Strangers::NotTold, 0),
+        None => (Strangers::Told, LEFT_OUT),
     };
-    let relay = Relay::open(address, tls, Limits::default(), strangers).await;
+    let limits = Limits {
+        left_out,
+        ..Limits::default()
+    };
+    let relay = Relay::open(address, tls, limits, strangers).await;
     let relay = relay.map_err(|error| Unopened {
         reason: Reason::ReadFailed,
         detail: format!("The operator cannot listen on loopback: {error}."),

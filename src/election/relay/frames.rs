@@ -140,14 +140,14 @@ pub(super) async fn answers(
         // An error means that the connection is over.
         let _ = taken.wait_for(|progress| !progress.sending).await;
         let length = length(&mut server).await?;
-        let most = if is_first {
-            MAX_CONNECT_ANSWER
-        } else {
-            limits.frame
+        let most = match is_first {
+            true => MAX_CONNECT_ANSWER,
+            false => limits.frame.max(limits.left_out),
         };
         let left = match usize::try_from(length) {
             Ok(length) if length <= most => length,
             _ => {
+                let most = most.min(limits.frame);
                 let what =
                     format!("announces an answer of {length} bytes, where {most} are the limit");
                 return Err(End::Complaint(what));
@@ -159,7 +159,10 @@ pub(super) async fn answers(
                 progress.send_modify(|progress| progress.granted = true);
                 return Ok(true);
             }
-            answer(&mut server, &mut client, left, &mut chunk, progress).await
+            match left <= limits.frame {
+                true => answer(&mut server, &mut client, left, &mut chunk, progress).await,
+                false => leave_out(&mut server, &mut client, left, &mut chunk, progress).await,
+            }
         };
         let counts = match timeout(limits.frame_patience, frame).await {
             Ok(counts) => counts?,
@@ -251,6 +254,49 @@ async fn answer(
     }
     Ok(counts)
 }
+
+/// The number of a request, a transaction, and an error.
+const ANSWER_HEADER: usize = 16;
+
+/// In the place of an answer that is too long, tells the client that it cannot be had. Only the request for it fails: whoever may write to one
+/// election makes such answers (many children with long names), and other elections use the same connection.
+async fn leave_out(
+    server: &mut (impl AsyncRead + Unpin),
+    client: &mut (impl AsyncWrite + Unpin),
+    length: usize,
+    chunk: &mut [u8],
+    progress: &watch::Sender<Progress>,
+) -> Result<bool, End> {
+    let mut header = [0; ANSWER_HEADER];
+    server.read_exact(&mut header).await?;
+    let [a, b, c, d, ..] = header;
+    let xid = i32::from_be_bytes([a, b, c, d]);
+    if xid <= 0 {
+        let what = format!("sends an event of {length} bytes");
+        return Err(End::Complaint(what));
+    }
+    progress.send_if_modified(|progress| {
+        progress.lists.remove(&xid);
+        false
+    });
+    let mut left = length.saturating_sub(ANSWER_HEADER);
+    while left > 0 {
+        let most = left.min(chunk.len());
+        let read = server.read(&mut chunk[..most]).await?;
+        if read == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        left -= read;
+    }
+    let instead = [&header[..ANSWER_HEADER - 4], &LEFT_OUT.to_be_bytes()].concat();
+    let length = u32::try_from(instead.len()).map_err(io::Error::other)?;
+    client.write_all(&length.to_be_bytes()).await?;
+    client.write_all(&instead).await?;
+    Ok(true)
+}
+
+/// The error that stands for an answer that was left out: ZooKeeper's own for what cannot be put into a message.
+const LEFT_OUT: i32 = -5;
 
 /// Fails when requests have waited for too long without any answer.
 async fn silence(progress: &watch::Sender<Progress>, limits: Limits) -> Result<(), End> {

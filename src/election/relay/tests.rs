@@ -9,6 +9,7 @@ use super::*;
 fn limits() -> Limits {
     Limits {
         frame: 64 * 1024,
+        left_out: 0,
         frame_patience: Duration::from_millis(200),
         answer_patience: Duration::from_millis(200),
         connect_patience: Duration::from_secs(5),
@@ -102,6 +103,33 @@ async fn a_frame_above_the_limit_is_not_taken() {
         assert!(complaint.contains(&format!("announces an answer of {announced} bytes")));
         // What the sockets buffer, and no more: the connection is closed.
         assert!(sent.load(Ordering::Relaxed) < 16 * 1024 * 1024);
+    }
+}
+
+/// The list of an election with names that grow without bound does not end the connection that others use.
+#[tokio::test]
+async fn an_answer_that_is_too_long_is_left_out_and_the_next_one_passes() {
+    let address = server(|mut stream: TcpStream| async move {
+        for length in [1024 * 1024, 0] {
+            let request = frame(&mut stream).await?;
+            let answer = [&request[..4], &[0; 12], &vec![1; length][..]].concat();
+            stream.write_all(&framed(&answer)).await?;
+        }
+        frame(&mut stream).await.map(drop)
+    });
+    let limits = Limits {
+        left_out: 2 * 1024 * 1024,
+        ..limits()
+    };
+    let relay = Relay::open(&address.await, None, limits, Strangers::Told)
+        .await
+        .unwrap();
+    let mut client = client(&relay).await;
+    frame(&mut client).await.unwrap();
+    for (xid, error) in [(5, -5), (6, 0)] {
+        client.write_all(&request(xid)).await.unwrap();
+        let expected = [xid.to_be_bytes(), [0; 4], [0; 4], i32::to_be_bytes(error)].concat();
+        assert_eq!(frame(&mut client).await.unwrap(), expected);
     }
 }
 
