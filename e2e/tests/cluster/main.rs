@@ -140,6 +140,7 @@ const TESTS: &[Test] = tests![
 const ALONE: &[Test] = tests![
     3 soak::statuses_equal_a_fresh_read_after_everything_failed,
     3 monitoring::every_query_is_answered_and_names_metrics_that_exist,
+    5 tls::servers_are_switched_on_and_off_while_the_operator_is_killed,
     0 admission::rights_are_few_by_default_and_images_come_from_named_registries,
     1 installation::a_release_is_upgraded_removed_and_installed_again_and_no_member_restarts,
     2 installation::an_operator_of_some_namespaces_works_in_them_and_leaves_others_alone,

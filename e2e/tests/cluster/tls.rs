@@ -149,6 +149,54 @@ pub(crate) fn all_connections_switch_to_tls_under_writes_and_another_authority_n
     verdict.assert_safe()
 }
 
+/// Within which time after a request the operator is killed, in seconds: a change lasts longer.
+const KILLED_WITHIN: u64 = 25;
+
+/// In a long search, ensembles of three and five begin in plaintext and are switched on and off again under writes, and each time the operator is
+/// killed at a moment of chance: no write is lost, and the leader changes at most once in each of the six rolls.
+pub(crate) fn servers_are_switched_on_and_off_while_the_operator_is_killed(
+    world: &World,
+) -> Result<()> {
+    if long().is_none() {
+        eprintln!("servers are switched on and off in a long search only");
+        return Ok(());
+    }
+    let clients = world.clients()?;
+    for (name, size) in [("three", 3), ("five", 5)] {
+        let mut spec = Ensemble::small(size);
+        spec["tls"] = json!({ "servers": "Disabled", "clients": "Disabled" });
+        let ensemble = world.ensemble(name, spec)?;
+        ensemble.wait_ready(size)?;
+        let load = Load::start(clients, ensemble, size)?;
+        for servers in ["Required", "Disabled"] {
+            ensemble.patch(&json!({ "tls": { "servers": servers } }))?;
+            let moment = Duration::from_secs(fastrand::u64(2..KILLED_WITHIN));
+            eprintln!("{size} to {servers}: the operator is killed after {moment:?}");
+            std::thread::sleep(moment);
+            world.kill_operator()?;
+            until(&format!("servers are {servers}"), 2 * PATIENCE, || {
+                let now = ensemble.status()?["tls"]["servers"].clone();
+                (now == servers).then_some(()).ok_or(now.to_string())
+            })?;
+            ensemble.wait_ready(size)?;
+        }
+        let verdict = load.finish(size)?;
+        eprintln!(
+            "{size} on and off: {} writes, longest gap {} s, {} leader changes",
+            verdict.acknowledged,
+            verdict.longest_gap(),
+            verdict.leader_changes()
+        );
+        ensure!(
+            verdict.leader_changes() <= 6,
+            "the leader changed too often"
+        );
+        verdict.assert_safe()?;
+        world.run(&["delete", &format!("zke/{name}")])?;
+    }
+    Ok(())
+}
+
 /// Opens as many sessions as the second argument says and keeps them; each change of a connection is a line.
 const SESSIONS: &str = "
 import sys, common

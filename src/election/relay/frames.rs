@@ -70,6 +70,19 @@ pub(super) async fn pass(
     }
 }
 
+/// Reads some of what is left of a frame.
+async fn some<'a>(
+    from: &mut (impl AsyncRead + Unpin),
+    left: usize,
+    chunk: &'a mut [u8],
+) -> Result<&'a [u8], End> {
+    let most = left.min(chunk.len());
+    match from.read(&mut chunk[..most]).await? {
+        0 => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        read => Ok(&chunk[..read]),
+    }
+}
+
 /// The length of the next frame, or that the stream ended.
 async fn length(from: &mut (impl AsyncRead + Unpin)) -> Result<i32, End> {
     Ok(from.read_i32().await?)
@@ -113,13 +126,9 @@ async fn requests(
         });
         server.write_all(&header).await?;
         while left > 0 {
-            let most = left.min(chunk.len());
-            let read = client.read(&mut chunk[..most]).await?;
-            if read == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-            server.write_all(&chunk[..read]).await?;
-            left -= read;
+            let part = some(&mut client, left, &mut chunk).await?;
+            server.write_all(part).await?;
+            left -= part.len();
         }
         server.flush().await?;
         progress.send_modify(|progress| progress.sending = false);
@@ -244,13 +253,9 @@ async fn answer(
     }
     client.write_all(&header).await?;
     while left > 0 {
-        let most = left.min(chunk.len());
-        let read = server.read(&mut chunk[..most]).await?;
-        if read == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
-        client.write_all(&chunk[..read]).await?;
-        left -= read;
+        let part = some(server, left, chunk).await?;
+        client.write_all(part).await?;
+        left -= part.len();
     }
     Ok(counts)
 }
@@ -281,12 +286,7 @@ async fn leave_out(
     });
     let mut left = length.saturating_sub(ANSWER_HEADER);
     while left > 0 {
-        let most = left.min(chunk.len());
-        let read = server.read(&mut chunk[..most]).await?;
-        if read == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
-        left -= read;
+        left -= some(server, left, chunk).await?.len();
     }
     let instead = [&header[..ANSWER_HEADER - 4], &LEFT_OUT.to_be_bytes()].concat();
     let length = u32::try_from(instead.len()).map_err(io::Error::other)?;
