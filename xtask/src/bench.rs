@@ -177,7 +177,13 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
 fn writes(rounds: u16) -> Result<()> {
     let mut compile = build::cargo("build")?;
     compile.args(["--package", "bellwether-servers", "--example", "writes"]);
-    compile.args(["--package", "bellwether-member", "--release", "--locked"]);
+    compile.args([
+        "--package",
+        "bellwether-member",
+        "--bin",
+        "bellwether-member",
+    ]);
+    compile.args(["--release", "--locked"]);
     process::run(&mut compile)?;
     let programs = build::programs(true)?;
     let mut command = std::process::Command::new(programs.join("examples/writes"));
