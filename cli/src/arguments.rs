@@ -143,7 +143,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ADDRESS")]
     pub secure_listen: Option<SocketAddr>,
     /// A directory with the certificate to present there, tls.crt and tls.key. Changed files are presented within a minute.
-    /// Without it, one that nobody signed.
+    /// Without it, a self-signed one.
     #[arg(long, value_name = "DIRECTORY", requires = "secure_listen")]
     pub serving_certificate: Option<PathBuf>,
     /// Serve a page for browsers beside the metrics, /page: ensembles, changes under way and elections. It is read only.

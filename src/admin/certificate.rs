@@ -45,7 +45,7 @@ impl Certificate {
         })
     }
 
-    /// One that nobody signed, with these names: it keeps from listening, and proves nothing.
+    /// A self-signed one with these names: it keeps from listening, and proves nothing.
     ///
     /// # Errors
     /// When a name is none of DNS.

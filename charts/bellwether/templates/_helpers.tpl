@@ -62,11 +62,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end -}}
 {{- end -}}
 
-{{- /* Whether Prometheus has to bring a token. */ -}}
-{{- define "bellwether.readsMetrics" -}}
-{{- if and .Values.secureServing.enabled (or .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled) -}}yes{{- end -}}
-{{- end -}}
-
 {{- /* How a monitor asks for the metrics. */ -}}
 {{- define "bellwether.metricsEndpoint" -}}
 {{- if .Values.secureServing.enabled -}}

@@ -211,6 +211,16 @@ async fn granted(
     Ok(())
 }
 
+/// Whether the request of this number waited for a list of children. It waits no longer.
+fn answers_list(progress: &watch::Sender<Progress>, xid: i32) -> bool {
+    let mut is_list = false;
+    progress.send_if_modified(|progress| {
+        is_list = progress.lists.remove(&xid);
+        false
+    });
+    is_list
+}
+
 /// What stands in an answer between the number of its request and the names of a list: a transaction, an error,
 /// and how many names there are.
 const LIST_HEADER: usize = 16;
@@ -232,12 +242,7 @@ async fn answer(
         counts = xid > 0;
         header.extend(xid.to_be_bytes());
         left -= 4;
-        let mut is_list = false;
-        progress.send_if_modified(|progress| {
-            is_list = progress.lists.remove(&xid);
-            false
-        });
-        if is_list && left >= LIST_HEADER {
+        if answers_list(progress, xid) && left >= LIST_HEADER {
             let mut start = [0; LIST_HEADER];
             server.read_exact(&mut start).await?;
             header.extend(start);
@@ -280,10 +285,7 @@ async fn leave_out(
         let what = format!("sends an event of {length} bytes");
         return Err(End::Complaint(what));
     }
-    progress.send_if_modified(|progress| {
-        progress.lists.remove(&xid);
-        false
-    });
+    answers_list(progress, xid);
     let mut left = length.saturating_sub(ANSWER_HEADER);
     while left > 0 {
         left -= some(server, left, chunk).await?.len();
