@@ -18,6 +18,7 @@ mod options;
 mod prepare;
 mod probe;
 mod serve;
+mod taken_up;
 mod tls_files;
 mod volumes;
 mod words;

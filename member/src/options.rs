@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::credentials::Credentials;
@@ -10,9 +11,10 @@ Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [
                                  [--datalog DIR] [--identity DIR] [--tls DIR]
                                  [--users DIR] [--client-authorities DIR]
                                  [--client-port-certificate DIR] [--termination-log FILE]
-       bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--identity DIR]
-                               [--tls DIR] [--users DIR] [--client-authorities DIR]
-                               [--client-port-certificate DIR] [--data DIR] [--datalog DIR]
+       bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--elections ADDRESS]
+                               [--identity DIR] [--tls DIR] [--users DIR]
+                               [--client-authorities DIR] [--client-port-certificate DIR]
+                               [--data DIR] [--datalog DIR]
        bellwether-member volumes [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
@@ -76,6 +78,8 @@ pub(crate) struct Serve {
     pub(crate) control: u16,
     /// ZooKeeper's port on the loopback interface.
     pub(crate) zookeeper: u16,
+    /// Where the server listens for elections, if it speaks TLS there.
+    pub(crate) elections: Option<SocketAddr>,
     /// What the server's certificates and the users of its clients come from.
     pub(crate) credentials: Credentials,
     /// Where the volumes are.
@@ -169,6 +173,7 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
         listen: PROBE_PORT,
         control: CONTROL_PORT,
         zookeeper: CLIENT_PORT,
+        elections: None,
         credentials,
         volumes: Volumes { data, datalog },
     };
@@ -177,6 +182,7 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
             "--listen" => serve.listen = port_number(value)?,
             "--control" => serve.control = port_number(value)?,
             "--port" => serve.zookeeper = port_number(value)?,
+            "--elections" => serve.elections = Some(address(value)?),
             "--data" => serve.volumes.data = PathBuf::from(value),
             "--datalog" => serve.volumes.datalog = PathBuf::from(value),
             other => {
@@ -204,6 +210,11 @@ fn volumes(flags: &[&str]) -> Result<Volumes, String> {
 fn port_number(text: &str) -> Result<u16, String> {
     text.parse()
         .map_err(|_| format!("{text:?} is not a port number"))
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not an address with a port"))
 }
 
 #[cfg(test)]
@@ -262,6 +273,7 @@ mod tests {
             "prepare --dta x",
             "serve --port 65536",
             "serve --host x",
+            "serve --elections 3888",
             "volumes --port 1",
             "sing",
         ] {

@@ -41,12 +41,13 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     let control = http::listen(options.control)?;
     let Serve {
         zookeeper,
+        elections,
         volumes,
         credentials,
         ..
     } = options;
     let kept = credentials.clone();
-    thread::spawn(move || tls_files::keep(&kept));
+    thread::spawn(move || tls_files::keep(&kept, elections));
     // The probes are answered whatever becomes of this thread.
     thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, credentials)).run(&control));
     server

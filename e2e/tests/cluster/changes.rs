@@ -57,6 +57,8 @@ pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
     let clients = world.clients()?;
     let mut spec = Ensemble::small(3);
     spec["version"] = json!("3.8.6");
+    // Servers of both versions speak TLS with each other.
+    spec["tls"] = json!({ "servers": "Required", "clients": "Disabled" });
     let ensemble = world.ensemble("main", spec)?;
     ensemble.wait_ready(3)?;
     roll(

@@ -100,10 +100,33 @@ pub(crate) fn version(directory: &Path) -> PathBuf {
 }
 
 /// The certificates in a text.
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+///
+/// # Errors
+/// When it is not PEM.
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     let all = CertificateDer::pem_slice_iter(pem);
     let all: std::result::Result<_, _> = all.collect();
     all.map_err(Error::other)
+}
+
+/// The authorities in a text.
+///
+/// # Errors
+/// When it is not PEM, or one cannot be an authority.
+pub(crate) fn roots(authorities: &[u8]) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(authorities)? {
+        roots.add(certificate).map_err(Error::other)?;
+    }
+    Ok(roots)
+}
+
+/// The key in a text.
+///
+/// # Errors
+/// When it is not PEM.
+pub(crate) fn key(key: &[u8]) -> Result<PrivateKeyDer<'static>> {
+    PrivateKeyDer::from_pem_slice(key).map_err(Error::other)
 }
 
 /// How to answer with this certificate.
@@ -111,12 +134,11 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
 /// # Errors
 /// When the files are not PEM, or the certificate is not of this key.
 pub(crate) fn configure([authority, certificate, key]: &Files) -> Result<Arc<ServerConfig>> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates(authority)? {
-        roots.add(certificate).map_err(Error::other)?;
-    }
-    let chain = certificates(certificate)?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(Error::other)?;
+    let (roots, chain, key) = (
+        roots(authority)?,
+        certificates(certificate)?,
+        self::key(key)?,
+    );
     let provider = Arc::new(default_provider());
     let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone());
     let mut config = ServerConfig::builder_with_provider(provider)

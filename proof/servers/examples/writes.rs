@@ -16,6 +16,8 @@ use zookeeper_client::{Acls, Client, CreateMode, TlsOptions};
 
 /// How long one ensemble is loaded in a round.
 const LOADED: Duration = Duration::from_secs(5);
+/// How many rounds it takes until the virtual machines have compiled what runs often.
+const WARM_UP: usize = 6;
 /// How long an ensemble may take to start, or a session to open.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -58,6 +60,7 @@ async fn main() -> Result<()> {
     let mut installation =
         Installation::from_environment().context("run `cargo xtask bench writes`")?;
     installation.check()?;
+    installation.compile_fully();
     let rounds: usize = std::env::args().nth(1).map_or(Ok(3), |n| n.parse())?;
     let directory = tempfile::tempdir()?;
     let archive = classes::archive(&installation, directory.path()).await?;
@@ -71,7 +74,9 @@ async fn main() -> Result<()> {
         let mut all = vec![Vec::new(); subjects.len()];
         // What the virtual machines compile first counts for none of them.
         for subject in &subjects {
-            subject.load(sessions, depth).await?;
+            for _ in 0..WARM_UP {
+                subject.load(sessions, depth).await?;
+            }
         }
         for _ in 0..rounds {
             for (subject, rounds) in subjects.iter().zip(&mut all) {

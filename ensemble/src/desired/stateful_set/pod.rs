@@ -131,7 +131,7 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     });
     let mut prepare = with_log(ensemble, prepare(ensemble), false);
     let mut zookeeper = with_log(ensemble, zookeeper(ensemble, revision.tls.clients), false);
-    let mut probes = with_log(ensemble, probes(ensemble), true);
+    let mut probes = with_log(ensemble, probes(ensemble, revision.tls.servers), true);
     if revision.tls.needs_certificates() {
         let identity = json!({ "name": "identity", "mountPath": IDENTITY, "readOnly": true });
         let tls = json!({ "name": "tls", "mountPath": "/tls" });
@@ -281,12 +281,17 @@ fn member_resources(cpu: &str) -> Value {
 
 /// Answers the kubelet's readiness probe of the ZooKeeper container, and the operator. Programs started by exec
 /// probes would cost the node many times more.
-fn probes(ensemble: &ValidEnsemble) -> Value {
+fn probes(ensemble: &ValidEnsemble, tls: ServerTls) -> Value {
+    let mut command = vec!["/bellwether-member".to_owned(), "serve".to_owned()];
+    if tls != ServerTls::Disabled {
+        // There it sees whether the server has taken up a new certificate.
+        command.push(format!("--elections=127.0.0.1:{ELECTION_PORT}"));
+    }
     json!({
         "name": PROBES_CONTAINER,
         "image": ensemble.context.member_image,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["/bellwether-member", "serve"],
+        "command": command,
         "ports": [
             { "name": "probes", "containerPort": PROBE_PORT },
             { "name": "control", "containerPort": CONTROL_PORT },
