@@ -28,6 +28,8 @@ const MOST: usize = 256 * 1024;
 pub(crate) struct Credentials {
     /// The Secret with the users; absent if there are none.
     pub(crate) users: PathBuf,
+    /// The one among them whom no ACL holds up, if there is to be one.
+    pub(crate) super_user: Option<String>,
     /// The ConfigMap with the authorities; absent if there are none.
     pub(crate) authorities: PathBuf,
     /// The Secret with the certificate for clients; absent if the operator makes it.
@@ -43,6 +45,7 @@ impl Default for Credentials {
     fn default() -> Self {
         Self {
             users: "/etc/bellwether/users".into(),
+            super_user: None,
             authorities: "/etc/bellwether/client-authorities".into(),
             client_port: "/etc/bellwether/client-port".into(),
             identity: "/etc/bellwether/identity".into(),
@@ -140,7 +143,7 @@ impl Credentials {
         let (has_users, has_authorities) = (self.users.is_dir(), self.authorities.is_dir());
         let mut files = Vec::new();
         if has_users {
-            let users = jaas(&version(&self.users));
+            let users = jaas(&version(&self.users), self.super_user.as_deref());
             let users =
                 users.map_err(|why| format!("The Secret with the users of clients {why}"))?;
             files.push((JAAS, users));
@@ -177,31 +180,33 @@ impl Credentials {
 }
 
 /// The users as the login configuration of Java has them (`sun.security.provider.ConfigFile`).
-fn jaas(directory: &Path) -> Result<Vec<u8>, String> {
+fn jaas(directory: &Path, super_user: Option<&str>) -> Result<Vec<u8>, String> {
     let mut text =
         String::from("Server {\n  org.apache.zookeeper.server.auth.DigestLoginModule required");
-    let mut users = 0;
-    for name in names(directory)? {
-        // The kubelet's own entries.
-        if name.starts_with("..") {
-            continue;
-        }
-        let password = read_if_there(&directory.join(&name))?.unwrap_or_default();
+    let mut users = names(directory)?;
+    // The kubelet's own entries.
+    users.retain(|name| !name.starts_with(".."));
+    for name in &users {
+        let password = read_if_there(&directory.join(name))?.unwrap_or_default();
         let password =
             quoted(&password).map_err(|why| format!("has a password for {name:?} that {why}"))?;
         text.push_str(&format!("\n  user_{name}={password}"));
-        users += 1;
         if text.len() > MOST {
             return Err(format!(
                 "has more than {MOST} bytes of names and passwords."
             ));
         }
     }
-    if users == 0 {
+    if users.is_empty() {
         return Err(
             "does not exist, or is empty: each of its keys is a name, the value its password."
                 .to_owned(),
         );
+    }
+    if let Some(absent) = super_user.filter(|name| users.iter().all(|user| user != name)) {
+        return Err(format!(
+            "has no key {absent}, the user whom authentication.users.superUser names."
+        ));
     }
     text.push_str(";\n};\n");
     Ok(text.into_bytes())

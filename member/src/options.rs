@@ -9,10 +9,10 @@ use crate::credentials::Credentials;
 pub(crate) const USAGE: &str = "\
 Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [--data DIR]
                                  [--datalog DIR] [--identity DIR] [--tls DIR]
-                                 [--users DIR] [--client-authorities DIR]
+                                 [--users DIR] [--super-user NAME] [--client-authorities DIR]
                                  [--client-port-certificate DIR] [--termination-log FILE]
        bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--elections ADDRESS]
-                               [--identity DIR] [--tls DIR] [--users DIR]
+                               [--identity DIR] [--tls DIR] [--users DIR] [--super-user NAME]
                                [--client-authorities DIR] [--client-port-certificate DIR]
                                [--data DIR] [--datalog DIR]
        bellwether-member volumes [--data DIR] [--datalog DIR]
@@ -142,6 +142,10 @@ fn directories(flags: &[&str]) -> Result<Directories, String> {
             "--data" => &mut directories.data,
             "--datalog" => &mut directories.datalog,
             "--termination-log" => &mut directories.termination_log,
+            "--super-user" => {
+                directories.credentials.super_user = Some(value.to_owned());
+                continue;
+            }
             other => place(&mut directories.credentials, other)
                 .ok_or_else(|| format!("prepare has no option {other}"))?,
         };
@@ -185,6 +189,7 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
             "--elections" => serve.elections = Some(address(value)?),
             "--data" => serve.volumes.data = PathBuf::from(value),
             "--datalog" => serve.volumes.datalog = PathBuf::from(value),
+            "--super-user" => serve.credentials.super_user = Some(value.to_owned()),
             other => {
                 *place(&mut serve.credentials, other)
                     .ok_or_else(|| format!("serve has no option {other}"))? = PathBuf::from(value);
@@ -233,7 +238,7 @@ mod tests {
             Ok(Command::Prepare(Directories::default()))
         );
         let all = "prepare --config a --bootstrap b --conf c --data=d --datalog e \
-                   --identity h --tls=i --users j --client-authorities k \
+                   --identity h --tls=i --users j --super-user m --client-authorities k \
                    --client-port-certificate l --termination-log g";
         let expected = Directories {
             config: "a".into(),
@@ -245,6 +250,7 @@ mod tests {
                 identity: "h".into(),
                 tls: "i".into(),
                 users: "j".into(),
+                super_user: Some("m".to_owned()),
                 authorities: "k".into(),
                 client_port: "l".into(),
             },

@@ -253,6 +253,7 @@ mod tests {
         fn credentials(&self) -> Credentials {
             Credentials {
                 users: self.0.join("users"),
+                super_user: None,
                 authorities: self.0.join("authorities"),
                 client_port: self.0.join("client-port"),
                 identity: self.0.join("secret"),

@@ -77,7 +77,6 @@ const TESTS: &[Test] = tests![
     3 network::members_are_reached_by_those_whom_their_policy_lets_in,
     3 scenarios::scenario_09_a_rollout_and_a_changed_spec_restart_once_each,
     3 scenarios::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
-    5 applications::solr_status_equals_what_the_nodes_report,
     1 documents::the_fair_election_death_in_the_middle,
     3 scenarios::scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted,
     2 elections::two_generations_of_curators_latch_reconnect,
@@ -94,12 +93,10 @@ const TESTS: &[Test] = tests![
     1 documents::a_second_node_of_one_session_is_shown_as_a_suspected_orphan,
     1 projections::a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind,
     5 applications::kafka_status_equals_what_the_brokers_report,
-    5 applications::spark_status_equals_what_the_masters_report,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,
     1 changes::a_new_operator_does_not_touch_what_is_in_order,
     4 elections::curator_status_equals_what_curator_itself_reports,
     1 faults::the_volume_of_another_ensemble_is_refused,
-    5 applications::flink_status_equals_what_the_job_managers_report,
     3 elections::zookeepers_own_recipes_agree_with_the_status,
     0 chart::every_value_shows_and_the_api_server_takes_what_is_rendered,
     4 elections::lock_status_equals_what_go_zookeeper_and_curator_report,
@@ -132,6 +129,14 @@ const TESTS: &[Test] = tests![
     0 chart::values_that_cannot_be_are_refused,
     0 chart::the_plain_manifest_is_taken_and_its_image_is_set_at_one_place,
     0 admission::a_loss_of_data_is_accepted_by_those_with_the_right_to,
+];
+
+/// Further tests of a long search: applications that take a minute of the processor to start, and whose znodes
+/// `election/tests/corpus` has; and changes that take many minutes.
+const SEARCHES: &[Test] = tests![
+    5 applications::solr_status_equals_what_the_nodes_report,
+    5 applications::flink_status_equals_what_the_job_managers_report,
+    5 applications::spark_status_equals_what_the_masters_report,
     3 tls::no_client_notices_that_certificates_are_renewed,
 ];
 
@@ -140,30 +145,57 @@ const TESTS: &[Test] = tests![
 const ALONE: &[Test] = tests![
     3 soak::statuses_equal_a_fresh_read_after_everything_failed,
     3 monitoring::every_query_is_answered_and_names_metrics_that_exist,
-    5 tls::servers_are_switched_on_and_off_while_the_operator_is_killed,
     0 admission::rights_are_few_by_default_and_images_come_from_named_registries,
     1 installation::a_release_is_upgraded_removed_and_installed_again_and_no_member_restarts,
     2 installation::an_operator_of_some_namespaces_works_in_them_and_leaves_others_alone,
 ];
 
+/// As [`ALONE`], in a long search.
+const SEARCHES_ALONE: &[Test] = tests![
+    5 tls::servers_are_switched_on_and_off_while_the_operator_is_killed,
+];
+
 /// Room for members, taken for the time of a test.
 struct Room(u8);
 
-static FREE: (Mutex<u8>, Condvar) = (Mutex::new(CAPACITY), Condvar::new());
+/// Who waits for room goes in the order in which they came, so that small tests do not keep a large one waiting for ever.
+struct Queue {
+    free: u8,
+    /// The number of the next one who comes.
+    last: usize,
+    /// The number of the one whose turn it is.
+    first: usize,
+}
+
+static QUEUE: (Mutex<Queue>, Condvar) = (
+    Mutex::new(Queue {
+        free: CAPACITY,
+        last: 0,
+        first: 0,
+    }),
+    Condvar::new(),
+);
 
 impl Room {
     fn take(members: u8) -> Self {
-        let free = FREE.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let enough = FREE.1.wait_while(free, |free| *free < members);
-        *enough.unwrap_or_else(PoisonError::into_inner) -= members;
+        let mut queue = QUEUE.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = queue.last;
+        queue.last += 1;
+        let waits = |queue: &mut Queue| queue.first != number || queue.free < members;
+        let queue = QUEUE.1.wait_while(queue, waits);
+        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+        queue.first += 1;
+        queue.free -= members;
+        QUEUE.1.notify_all();
         Self(members)
     }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        *FREE.0.lock().unwrap_or_else(PoisonError::into_inner) += self.0;
-        FREE.1.notify_all();
+        let mut queue = QUEUE.0.lock().unwrap_or_else(PoisonError::into_inner);
+        queue.free += self.0;
+        QUEUE.1.notify_all();
     }
 }
 
@@ -176,12 +208,19 @@ fn main() -> ExitCode {
     };
     let part = std::env::var(PART).unwrap_or_default();
     let mut failed = false;
+    let chosen = |tests, searches| {
+        let mut chosen = trials(&kubectl, tests);
+        if soak::long().is_some() {
+            chosen.extend(trials(&kubectl, searches));
+        }
+        chosen
+    };
     if part != "alone" {
-        failed |= libtest_mimic::run(&arguments, trials(&kubectl, TESTS)).has_failed();
+        failed |= libtest_mimic::run(&arguments, chosen(TESTS, SEARCHES)).has_failed();
     }
     if part != "together" {
         arguments.test_threads = Some(1);
-        failed |= libtest_mimic::run(&arguments, trials(&kubectl, ALONE)).has_failed();
+        failed |= libtest_mimic::run(&arguments, chosen(ALONE, SEARCHES_ALONE)).has_failed();
     }
     ExitCode::from(u8::from(failed))
 }

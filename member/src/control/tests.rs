@@ -88,6 +88,7 @@ impl Member {
         // Nothing listens on the port of the server.
         let credentials = Credentials {
             users: "/nonexistent".into(),
+            super_user: None,
             authorities: "/nonexistent".into(),
             client_port: "/nonexistent".into(),
             identity: member.directory.clone(),

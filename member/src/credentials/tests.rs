@@ -21,6 +21,7 @@ impl Pod {
         let at = |name: &str| self.0.join(name);
         Credentials {
             users: at("users"),
+            super_user: None,
             authorities: at("authorities"),
             client_port: at("client-port"),
             identity: at("identity"),
@@ -87,6 +88,21 @@ fn users_are_written_as_java_reads_them_and_a_change_is_told() {
     assert!(pod.written(TRUST).unwrap().contains("BEGIN CERTIFICATE"));
     pod.write("users/alice", "another");
     assert_eq!(credentials.are_outdated(), Ok(Some(true)));
+}
+
+#[test]
+fn a_super_user_without_a_password_is_told() {
+    let pod = Pod::new("credentials-super-user");
+    pod.write("users/alice", "pw");
+    let credentials = Credentials {
+        super_user: Some("admin".to_owned()),
+        ..pod.credentials()
+    };
+    let refused = credentials.provide().unwrap_err();
+    assert!(refused.contains("has no key admin"), "{refused}");
+    assert_eq!(pod.written(JAAS), None);
+    pod.write("users/admin", "pw");
+    credentials.provide().unwrap();
 }
 
 #[test]

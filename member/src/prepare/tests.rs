@@ -36,6 +36,7 @@ impl Pod {
                 identity: root.join("identity"),
                 tls: root.join("tls"),
                 users: root.join("users"),
+                super_user: None,
                 authorities: root.join("client-authorities"),
                 client_port: root.join("client-port"),
             },

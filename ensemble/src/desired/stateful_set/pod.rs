@@ -148,6 +148,14 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
         }
     }
     if revision.tls.clients.takes_tls() {
+        let users = ensemble.authentication.users.as_ref();
+        if let Some(name) = users.and_then(|users| users.super_user.as_ref()) {
+            for container in [&mut prepare, &mut probes] {
+                if let Some(command) = container["command"].as_array_mut() {
+                    command.push(json!(format!("--super-user={name}")));
+                }
+            }
+        }
         for (volume, mount_path) in credentials(ensemble) {
             let name = volume["name"].clone();
             let at = json!({ "name": name, "mountPath": mount_path, "readOnly": true });

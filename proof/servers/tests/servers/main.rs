@@ -129,10 +129,11 @@ fn trials(installation: &Installation) -> Vec<Trial> {
 }
 
 /// Every size up and down, and members that come back to their old volumes.
-const CHAINS: &[&[u16]] = &[&[1, 7], &[7, 1], &[3, 1, 3]];
+const CHAINS: &[&[u16]] = &[&[1, 7], &[7, 1, 3]];
 
 /// Every other odd pair of sizes within 1 to 7, such that neighbours fit together.
 const OTHER_CHAINS: &[&[u16]] = &[
+    &[3, 1, 3],
     &[3, 7],
     &[7, 3],
     &[5, 7],
