@@ -97,7 +97,7 @@ fn shake_hands(connection: &mut ClientConnection, stream: &mut (impl Read + Writ
     while connection.is_handshaking() {
         connection.complete_io(stream)?;
     }
-    // The server has learned nothing else from this client, which goes in peace.
+    // The server need not wait for more.
     connection.send_close_notify();
     let _ = connection.complete_io(stream);
     Ok(())

@@ -52,7 +52,7 @@ pub(crate) fn provide(credentials: &Credentials) -> Result<(), String> {
 /// has no certificate for clients.
 ///
 /// # Errors
-/// Also when the server has not taken up a file. What comes after that file waits for it.
+/// Also when the server has not taken up a file; those for clients are in place all the same.
 fn renew(credentials: &Credentials, elections: Option<SocketAddr>) -> Result<(), String> {
     let (secret, tls) = (&credentials.identity, &credentials.tls);
     let files = identity::read(secret).and_then(|files| identity::configure(&files).map(|_| files));
@@ -70,22 +70,18 @@ fn renew(credentials: &Credentials, elections: Option<SocketAddr>) -> Result<(),
             secret.display()
         )
     })?;
-    match elections {
-        Some(server) => hand_over(&files, tls, server)?,
-        None => {
-            let [authorities, certificate, key] = &files;
-            write_atomically(&tls.join(AUTHORITIES), authorities, 0o600)?;
-            write_atomically(&tls.join(MEMBER), &joined(key, certificate), 0o600)?;
+    if let Some([authorities, certificate, key]) = for_clients {
+        write_atomically(&tls.join("client-authorities.pem"), &authorities, 0o600)?;
+        if !credentials.has_certificate() {
+            write_atomically(&tls.join(CLIENT_PORT), &joined(&key, &certificate), 0o600)?;
         }
     }
-    let Some([authorities, certificate, key]) = for_clients else {
-        return Ok(());
-    };
-    write_atomically(&tls.join("client-authorities.pem"), &authorities, 0o600)?;
-    if credentials.has_certificate() {
-        return Ok(());
+    if let Some(server) = elections {
+        return hand_over(&files, tls, server);
     }
-    write_atomically(&tls.join(CLIENT_PORT), &joined(&key, &certificate), 0o600)
+    let [authorities, certificate, key] = &files;
+    write_atomically(&tls.join(AUTHORITIES), authorities, 0o600)?;
+    write_atomically(&tls.join(MEMBER), &joined(key, certificate), 0o600)
 }
 
 /// Whether two servers show the same of what a file holds.
