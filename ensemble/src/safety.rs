@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{ServerId, Voters};
 
+pub mod reconfiguration;
+
 /// The number of votes that decide in `voters`.
 pub fn majority(voters: &Voters) -> usize {
     voters.len() / 2 + 1

@@ -19,6 +19,7 @@
 
 pub mod checks;
 pub mod operator;
+pub mod reconfiguration;
 pub mod schedule;
 pub mod servers;
 pub mod state;

@@ -2,8 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use bellwether_model::checks::{Check, Outcome, changes, long_changes, run, switched_off};
+use bellwether_model::reconfiguration::{self, Case};
 use bellwether_model::story::{LEGEND, tell};
 use clap::Parser;
 
@@ -56,6 +58,21 @@ fn main() -> Result<ExitCode, String> {
         let outcome = run(&check, arguments.threads)?;
         good &= report(&check, &outcome, arguments.explain);
     }
+    println!("\nMembers that change at run time: one leader, no write lost, service comes back");
+    let long = match arguments.long {
+        true => reconfiguration::long_changes(),
+        false => Vec::new(),
+    };
+    let cases = reconfiguration::changes().into_iter().chain(long);
+    for case in cases.chain(reconfiguration::switched_off()) {
+        if arguments
+            .filter
+            .as_ref()
+            .is_none_or(|f| case.name.contains(f.as_str()))
+        {
+            good &= report_case(&case, arguments.threads, arguments.explain);
+        }
+    }
     if good {
         println!("\nEvery check is as expected.");
         Ok(ExitCode::SUCCESS)
@@ -63,6 +80,31 @@ fn main() -> Result<ExitCode, String> {
         println!("\nNot every check is as expected; see --explain.");
         Ok(ExitCode::FAILURE)
     }
+}
+
+/// As [`report`], of a change at run time.
+fn report_case(case: &Case, threads: NonZeroUsize, explain: bool) -> bool {
+    let begin = Instant::now();
+    let found = case.run(threads);
+    let good = case.is_expected(&found);
+    let result = match (good, case.expected) {
+        (true, None) => "holds".to_owned(),
+        (true, Some(property)) => format!("\"{property}\" fails, as it must"),
+        (false, _) => "NOT AS EXPECTED".to_owned(),
+    };
+    println!(
+        "{:<66} {:>9} {:>6} {:>8.1}  {result}",
+        case.name,
+        found.states,
+        found.depth,
+        begin.elapsed().as_secs_f64()
+    );
+    if explain || !good {
+        for (name, story) in &found.violations {
+            println!("  how \"{name}\" comes to fail:\n{story}");
+        }
+    }
+    good
 }
 
 /// Prints one line; whether it is as expected.

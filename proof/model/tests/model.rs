@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use bellwether_model::checks::{Check, changes, run, switched_off};
+use bellwether_model::reconfiguration::{self, Case};
 use bellwether_model::story::tell;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -22,13 +23,28 @@ fn test(check: &Check) -> Result<(), Failed> {
     })
 }
 
+fn reconfigures(case: &Case) -> Result<(), Failed> {
+    let found = case.run(NonZeroUsize::MIN);
+    if case.is_expected(&found) {
+        return Ok(());
+    }
+    Err(format!(
+        "expected {:?}, and found {:?}",
+        case.expected, found.violations
+    )
+    .into())
+}
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Each check is single-threaded, and needs memory.
     arguments.test_threads = arguments.test_threads.or(Some(2));
     let checks = switched_off().into_iter().chain(changes());
-    let trials = checks
-        .map(|check| Trial::test(check.name.clone(), move || test(&check)))
-        .collect();
+    let checks = checks.map(|check| Trial::test(check.name.clone(), move || test(&check)));
+    let cases = reconfiguration::switched_off()
+        .into_iter()
+        .chain(reconfiguration::changes());
+    let cases = cases.map(|case| Trial::test(case.name.clone(), move || reconfigures(&case)));
+    let trials = checks.chain(cases).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
