@@ -189,9 +189,8 @@ fn read_to_string(path: &Path) -> Result<String, String> {
 pub(crate) fn keep(credentials: &Credentials, elections: Option<SocketAddr>) {
     let mut told = None;
     while credentials.tls.is_dir() {
-        let provided =
-            renew(credentials, elections).and_then(|()| credentials.provide_certificate());
-        let failure = provided.err();
+        let for_clients = credentials.provide_certificate();
+        let failure = renew(credentials, elections).and(for_clients).err();
         if let Some(failure) = failure.as_ref().filter(|_| failure != told) {
             eprintln!("{failure}");
         }
@@ -203,10 +202,9 @@ pub(crate) fn keep(credentials: &Credentials, elections: Option<SocketAddr>) {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::path::PathBuf;
-
     use std::net::{Ipv4Addr, TcpListener};
     use std::os::unix::fs::MetadataExt;
+    use std::path::PathBuf;
 
     use rcgen::{CertificateParams, DnType, KeyPair};
     use rustls::ServerConnection;

@@ -3,7 +3,7 @@
 //! A reconfiguration is a transaction in the log. It is committed by a majority of the list before it *and* a majority
 //! of the list that it makes, and so is every later transaction until then (`Leader.propose`, `Leader.tryToCommit`). A server that has
 //! stored it and does not know it as committed needs a majority of both lists to be elected
-//! (`QuorumPeer.getLastSeenQuorumVerifier`, `FastLeaderElection.getVoteTracker`). So the two lists need no member in common but one, and any number
+//! (`QuorumPeer.getLastSeenQuorumVerifier`, `FastLeaderElection.getVoteTracker`). So the two lists need only the leader in common, and any number
 //! of members may come and go at once: no intermediate sizes, even or odd. What the operator has to see to is the rest:
 //!
 //! 1. **A newcomer names itself and the members, and no other newcomer**, in the file that it starts with. Two newcomers that name
