@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::{
-    applications,
+    applications, class_archive,
     config::PAUSE_IMAGE,
     hash::{self, Inputs},
     jars,
@@ -87,6 +87,7 @@ impl Keys {
         let rootfs = inputs("rootfs", RELEASE)?.key()?;
         let servers = inputs("zookeeper", &rootfs)?
             .tree(&recipes.join("pause"))?
+            .tree(&class_archive::recipe(paths))?
             .key()?;
         let applications = applications::key(paths, &rootfs)?;
         let libraries = inputs("clients", &rootfs)?.key()?;
@@ -210,12 +211,14 @@ impl Base<'_> {
     fn build_servers(&self, archive: &Path) -> Result<()> {
         let work = self.work("servers")?;
         let mut images = vec![self.pause(&work)?];
+        let root = work.join("root");
+        unpack(self.layer.file(), &root)?;
         let versions = fs::read_to_string(self.recipe("zookeeper/versions.txt"))?;
         for words in words_of(&versions) {
             let [version, metrics] = words[..] else {
                 bail!("versions.txt: {words:?} is not VERSION and METRICS-VERSION");
             };
-            images.push(self.zookeeper(version, metrics, &work)?);
+            images.push(self.zookeeper(version, metrics, &work, &root)?);
         }
         finish(&images, &work, archive)
     }
@@ -236,7 +239,8 @@ impl Base<'_> {
         })
     }
 
-    fn zookeeper(&self, version: &str, metrics: &str, work: &Path) -> Result<Image> {
+    /// `root` is the image's Debian, unpacked.
+    fn zookeeper(&self, version: &str, metrics: &str, work: &Path, root: &Path) -> Result<Image> {
         let recipe = self.recipe("zookeeper");
         let tree = work.join(format!("zookeeper-{version}"));
         let name = format!("apache-zookeeper-{version}-bin");
@@ -263,6 +267,7 @@ impl Base<'_> {
             chown(&directory, Some(USER), Some(USER))?;
         }
         fs::copy(recipe.join("logback.xml"), tree.join("conf/logback.xml"))?;
+        class_archive::record(self.paths, root, &tree, &name)?;
         let layer = Layer::from_tree(&tree, &work.join(format!("zookeeper-{version}.tar")))?;
         Ok(Image {
             name: format!("docker.io/library/zookeeper:{version}"),
@@ -275,6 +280,7 @@ impl Base<'_> {
                     "ZOO_DATA_DIR=/data",
                     "ZOO_DATA_LOG_DIR=/datalog",
                     "ZOO_LOG_DIR=/logs",
+                    class_archive::variable(self.paths)?,
                 ],
                 "WorkingDir": format!("/{name}"),
                 "Entrypoint": ["/docker-entrypoint.sh"],

@@ -15,6 +15,7 @@ use clap::{Args, Subcommand};
 mod applications;
 pub mod cargo;
 mod cgroup;
+mod class_archive;
 mod config;
 mod control_plane;
 mod existing;

@@ -23,14 +23,11 @@ CLASSPATH=$ZOOCFGDIR${CLASSPATH:+:$CLASSPATH}
 for jar in "$ZOOKEEPER_PREFIX"/lib/*.jar; do
   CLASSPATH=$CLASSPATH:$jar
 done
-# A volume mounted over the configuration may hold no logback.xml: without one, every server would
-# log each packet.
-if [ ! -f "$ZOOCFGDIR/logback.xml" ]; then
-  CLASSPATH=$CLASSPATH:$ZOOKEEPER_PREFIX/conf
-fi
 export CLASSPATH
 
-# Heaps are in megabytes; a -Xmx in SERVER_JVMFLAGS or CLIENT_JVMFLAGS comes later and wins.
-SERVER_JVMFLAGS="-Xmx${ZK_SERVER_HEAP:-1000}m ${SERVER_JVMFLAGS:-}"
-CLIENT_JVMFLAGS="-Xmx${ZK_CLIENT_HEAP:-256}m ${CLIENT_JVMFLAGS:-}"
+# Heaps are in megabytes; a -Xmx in SERVER_JVMFLAGS or CLIENT_JVMFLAGS comes later and wins, as does another
+# configuration of the log. A volume mounted over /conf may hold none: a server without one would log each packet.
+LOG=-Dlogback.configurationFile=$ZOOKEEPER_PREFIX/conf/logback.xml
+SERVER_JVMFLAGS="-Xmx${ZK_SERVER_HEAP:-1000}m $LOG ${SERVER_JVMFLAGS:-}"
+CLIENT_JVMFLAGS="-Xmx${ZK_CLIENT_HEAP:-256}m $LOG ${CLIENT_JVMFLAGS:-}"
 export SERVER_JVMFLAGS CLIENT_JVMFLAGS

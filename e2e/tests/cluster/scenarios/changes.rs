@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bellwether_e2e::ensemble::Ensemble;
 use bellwether_e2e::history::{assert_leader_last, deletions, most_unready, restarts};
 use bellwether_e2e::load::Load;
@@ -203,20 +203,17 @@ pub(crate) fn scenario_09_a_rollout_and_a_changed_spec_restart_once_each(
         let patch = ["patch", "zke/main", "--type=merge", "--patch", &patch];
         world.run(&patch).map(drop)
     })?;
-    let file = [
-        "exec",
-        "main-0",
-        "-c",
-        "zookeeper",
-        "--",
-        "cat",
-        "/conf/zoo.cfg",
-    ];
-    let file = world.run(&file)?;
+    let in_a_member = |command: &str| {
+        let exec = ["exec", "main-0", "-c", "zookeeper", "--", "bash", "-c"];
+        world.run(&[&exec[..], &[command]].concat())
+    };
+    let file = in_a_member("cat /conf/zoo.cfg")?;
     ensure!(
         file.lines().any(|l| l == "syncLimit=6"),
         "zoo.cfg is {file}"
     );
+    in_a_member("grep -q /server.jsa /proc/[0-9]*/maps")
+        .context("the server did not take the image's archive of classes")?;
     let object = ensemble.object().map_err(anyhow::Error::msg)?;
     ensure!(
         object["metadata"]["annotations"][annotation] == "2026-01-01T00:00:00Z",

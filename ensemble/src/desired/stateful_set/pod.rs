@@ -47,7 +47,11 @@ const MEMBER_MEMORY: &str = "64Mi";
 ///
 /// `$!` is the server itself, since `zkServer.sh` replaces itself by it; its exit code becomes that
 /// of the container, and 143 is what it would have exited with by SIGTERM.
-const START: &str = "trap 'kill -KILL $!; exit 143' TERM; zkServer.sh start-foreground & wait $!";
+///
+/// The configuration is named by its path, and its directory is not on the class path: Java refuses an archive of classes
+/// that an image may bring while a directory with files is (JDK, `SharedClassPathEntry::validate`).
+const START: &str = "trap 'kill -KILL $!; exit 143' TERM; \
+    ZOOCFGDIR=/not-on-the-class-path zkServer.sh start-foreground /conf/zoo.cfg & wait $!";
 
 pub(super) fn pod_labels(ensemble: &ValidEnsemble) -> Value {
     let mut all = ensemble.pod.labels.clone();
@@ -319,6 +323,7 @@ fn zookeeper(ensemble: &ValidEnsemble, tls: ClientTls) -> Value {
         format!("-Xms{}m", ensemble.heap_mib),
         format!("-Xmx{}m", ensemble.heap_mib),
         "-Djava.security.properties=/conf/security.properties".to_owned(),
+        "-Dlogback.configurationFile=/conf/logback.xml".to_owned(),
         // A server that runs out of memory must stop instead of continuing in a broken state.
         "-XX:+ExitOnOutOfMemoryError".to_owned(),
     ];
