@@ -52,6 +52,8 @@ pub(crate) struct Arguments {
 const LONG: u32 = 10;
 /// For how long everything fails around elections, and around an ensemble, in a long search, in seconds.
 const LONG_SOAK: &str = "600";
+/// The title of the tests of single crates.
+const UNIT: &str = "unit, golden and property tests, and lives of an ensemble in virtual time";
 /// The title of the tests on servers.
 const SERVERS: &str = "real servers without a cluster";
 /// A file system in memory.
@@ -71,26 +73,7 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     let mut errors = Vec::new();
     let programs = Programs::compile()?;
     if !arguments.end_to_end && !arguments.servers {
-        count.run(
-            "unit, golden and property tests",
-            &mut unit(arguments)?,
-            &mut errors,
-        )?;
-    }
-    if !arguments.end_to_end && !arguments.servers && arguments.filter.is_none() {
-        say("=== lives of an ensemble in virtual time");
-        let lives = match (arguments.quick, arguments.long) {
-            (true, _) => Lives::Quick,
-            (_, true) => Lives::Long,
-            _ => Lives::All,
-        };
-        let begin = Instant::now();
-        let lived = simulate::test(&programs.path("simulate")?, lives);
-        say(format!("lives: {}", seconds(begin.elapsed())));
-        match lived {
-            Ok(lives) => count.passed += lives,
-            Err(error) => errors.push(format!("{error:#}")),
-        }
+        without_servers(arguments, &programs, &mut count, &mut errors)?;
     }
     let servers = match !arguments.end_to_end && !arguments.quick {
         true => Some(servers(arguments, &programs)?),
@@ -125,6 +108,41 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     println!("{} passed, {} failed", count.passed, count.failed);
     if count.failed > 0 || !errors.is_empty() || count.passed == 0 {
         bail!("the tests did not pass");
+    }
+    Ok(())
+}
+
+/// Runs what needs no ZooKeeper server. Many unit tests wait for a clock or use one processor only, and lives take every
+/// processor that they get, so both run at the same time.
+fn without_servers(
+    arguments: &Arguments,
+    programs: &Programs,
+    count: &mut Count,
+    errors: &mut Vec<String>,
+) -> Result<()> {
+    let lives = match (arguments.quick, arguments.long) {
+        (true, _) => Lives::Quick,
+        (_, true) => Lives::Long,
+        _ => Lives::All,
+    };
+    let simulate = programs.path("simulate")?;
+    let lived = thread::scope(|scope| {
+        let lives = arguments.filter.is_none().then(|| {
+            scope.spawn(|| {
+                let begin = Instant::now();
+                let lived = simulate::test(&simulate, lives);
+                say(format!("lives: {}", seconds(begin.elapsed())));
+                lived
+            })
+        });
+        count.run(UNIT, &mut unit(arguments)?, errors)?;
+        let joined = lives.map(|lives| lives.join());
+        anyhow::Ok(joined.map(|lived| lived.unwrap_or_else(|_| bail!("running lives panicked"))))
+    })?;
+    match lived {
+        Some(Ok(lives)) => count.passed += lives,
+        Some(Err(error)) => errors.push(format!("{error:#}")),
+        None => {}
     }
     Ok(())
 }
