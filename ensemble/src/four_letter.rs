@@ -111,12 +111,14 @@ pub struct Configuration {
     pub id: ServerId,
     /// The participants that it judges quorums by.
     pub voters: Voters,
+    /// The version of that list: the zxid of the transaction that made it, or 0 for one that is in a file only.
+    pub version: u64,
 }
 
 /// Parses the answer to `conf`; `None` when the server takes part in no quorum.
 ///
 /// # Errors
-/// When the answer names no server id or no participant.
+/// When the answer names no server id or no participant, or a version that is no number.
 pub fn parse_conf(answer: &str) -> Result<Option<Configuration>, Unexpected> {
     if answer.contains(NOT_SERVING) {
         return Ok(None);
@@ -138,7 +140,14 @@ pub fn parse_conf(answer: &str) -> Result<Option<Configuration>, Unexpected> {
     if voters.is_empty() {
         return Err(unexpected("conf", answer));
     }
-    Ok(Some(Configuration { id, voters }))
+    // `QuorumMaj.toString` writes it in hexadecimal digits.
+    let version = answer.lines().find_map(|l| l.strip_prefix("version="));
+    let version = version.map_or(Ok(0), |version| u64::from_str_radix(version.trim(), 16));
+    Ok(Some(Configuration {
+        id,
+        voters,
+        version: version.map_err(|_| unexpected("conf", answer))?,
+    }))
 }
 
 /// What a server is: its role, its last transaction and its voters; `ask` asks it for a word.
@@ -236,6 +245,13 @@ mod tests {
         let conf = parse_conf(CONF).unwrap().unwrap();
         assert_eq!(conf.id, ServerId(2));
         assert_eq!(conf.voters, Voters::first(2, 0));
+        assert_eq!(conf.version, 0);
+        let changed = CONF.replace("version=0", "version=10000000a");
+        assert_eq!(
+            parse_conf(&changed).unwrap().unwrap().version,
+            0x1_0000_000a
+        );
+        assert!(parse_conf(&CONF.replace("version=0", "version=x")).is_err());
         assert_eq!(parse_conf(LOOKING), Ok(None));
     }
 

@@ -10,6 +10,7 @@ mod epoch;
 mod identity;
 mod learners;
 mod ownership;
+mod server_list;
 
 pub use bootstrap::{Marker, is_database_file, is_leftover_file};
 pub use decision::{Around, Decision, decide};
@@ -17,3 +18,4 @@ pub use epoch::of_file as epoch_of_file;
 pub use identity::{Identity, identify};
 pub use learners::learner_lines;
 pub use ownership::{Found, MARK, MYID};
+pub use server_list::{STORED, committed_file, is_pending, zoo_cfg};

@@ -35,8 +35,10 @@ fn flags_variable(target: &str) -> String {
     format!("CARGO_TARGET_{target}_RUSTFLAGS")
 }
 
-/// Has a command of [`cargo`] leave the directories of this machine out of the programs, so that a build elsewhere gives
-/// the same bytes.
+const EPOCH: &str = "SOURCE_DATE_EPOCH";
+
+/// Has a command of [`cargo`] leave the directories of this machine and the time out of the programs, so that a build
+/// elsewhere gives the same bytes.
 ///
 /// # Errors
 /// When rustc is missing.
@@ -53,6 +55,8 @@ pub fn name_no_directories(command: &mut Command, tree: &Path) -> Result<()> {
     }
     command.env(flags_variable(&target), rust);
     command.env(format!("CFLAGS_{}", target.replace('-', "_")), c.join(" "));
+    // What C compilers take for the time (`__DATE__`, `__TIME__`), which mimalloc has in its messages.
+    command.env(EPOCH, env::var_os(EPOCH).unwrap_or_else(|| "0".into()));
     Ok(())
 }
 

@@ -14,7 +14,9 @@
 //!    (ZooKeeper's test `ReconfigRecoveryTest.testNextConfigUnreachable`); and members that have not learned of a commit need those who leave.
 //! 3. **A server starts from the files that it had**, never from a list in a pod template: one that has forgotten the list that it stored
 //!    votes by an older one, of which a majority need not know of what was acknowledged since.
-//! 4. **The leader does not leave.** ZooKeeper hands over then, which takes a second and a half without a write where the restart of a leader takes less than half a second.
+//! 4. **The leader leaves last, and not as the leader.** ZooKeeper hands over to another server when its leader leaves, which takes a second and a
+//!    half without a write where the restart of a leader takes less than half a second. While other leavers vote, a restart may elect one of them. So
+//!    they leave first, and the members that stay elect one of themselves. One member that stays cannot do that: only there ZooKeeper hands over.
 
 use std::collections::BTreeMap;
 
@@ -77,7 +79,7 @@ pub enum UnsafeReconfiguration {
     Listed(ServerId, Voters),
 }
 
-impl Lists<'_> {
+impl<'a> Lists<'a> {
     /// The list of the ensemble with its version: the leader has it, a majority of it serves and knows it as committed,
     /// and nobody who answers has a later one.
     ///
@@ -86,7 +88,7 @@ impl Lists<'_> {
     ///
     /// # Errors
     /// What is not known.
-    pub fn settled(&self) -> Result<(u64, &Voters), Unsettled> {
+    pub fn settled(self) -> Result<(u64, &'a Voters), Unsettled> {
         let leader = self.leader.and_then(|id| self.held.get(&id));
         let leader = leader.ok_or(Unsettled::NoLeader)?;
         for (id, held) in self.held {
@@ -122,6 +124,40 @@ pub fn may_reconfigure(lists: Lists<'_>, wanted: &Voters) -> Result<u64, UnsafeR
         return Err(UnsafeReconfiguration::NotFollowing(absent));
     }
     Ok(version)
+}
+
+/// What comes next on the way to another list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This list is to be asked for, if that of the ensemble has this version.
+    Ask(Voters, u64),
+    /// The leader leaves, and nobody else: it is to be restarted, so that a member that stays leads.
+    StepDown(ServerId),
+}
+
+/// What comes next on the way to the list `wanted`, which the ensemble does not have yet.
+///
+/// # Errors
+/// What has to be waited for.
+pub fn next(lists: Lists<'_>, wanted: &Voters) -> Result<Next, UnsafeReconfiguration> {
+    let (version, present) = lists.settled()?;
+    let leader = lists.leader.filter(|leader| !wanted.contains(*leader));
+    let Some(leader) = leader else {
+        return may_reconfigure(lists, wanted).map(|version| Next::Ask(wanted.clone(), version));
+    };
+    let last = wanted.union(&Voters::from_iter([leader]));
+    if *present != last {
+        return may_reconfigure(lists, &last).map(|version| Next::Ask(last, version));
+    }
+    let serves = |id: &ServerId| lists.held.get(id).is_some_and(|held| held.serves);
+    let stay: Voters = wanted.iter().filter(serves).collect();
+    if holds_majority(&stay, present) {
+        return Ok(Next::StepDown(leader));
+    }
+    match wanted.len() {
+        1 => Ok(Next::Ask(wanted.clone(), version)),
+        _ => Err(Unsettled::NoMajority(wanted.clone()).into()),
+    }
 }
 
 /// Whether the pod and the volume of this server may be removed: the list of the ensemble is known, and does not name it.
@@ -160,7 +196,11 @@ mod tests {
     }
 
     fn lists(held: &BTreeMap<ServerId, Held>) -> Lists<'_> {
-        let leader = Some(ServerId(2));
+        led_by(2, held)
+    }
+
+    fn led_by(id: u16, held: &BTreeMap<ServerId, Held>) -> Lists<'_> {
+        let leader = Some(ServerId(id));
         Lists { leader, held }
     }
 
@@ -194,6 +234,39 @@ mod tests {
         let expected = Err(UnsafeReconfiguration::LeaderLeaves(ServerId(2)));
         let without = Voters::from_iter([ServerId(1), ServerId(3)]);
         assert_eq!(may_reconfigure(lists(&held), &without), expected);
+    }
+
+    #[test]
+    fn a_leader_that_leaves_is_the_last_one_and_steps_down() {
+        let mut held: BTreeMap<_, _> = (1..=5).map(|id| (ServerId(id), has(7, 5))).collect();
+        let wanted = Voters::first(3, 0);
+        let last = Voters::from_iter([1, 2, 3, 5].map(ServerId));
+        let ask = |list: &Voters| Ok(Next::Ask(list.clone(), 7));
+        assert_eq!(next(led_by(5, &held), &wanted), ask(&last));
+        for held in held.values_mut() {
+            held.voters = last.clone();
+        }
+        let steps_down = Ok(Next::StepDown(ServerId(5)));
+        assert_eq!(next(led_by(5, &held), &wanted), steps_down);
+        assert_eq!(next(led_by(1, &held), &wanted), ask(&wanted));
+        // The members that stay could not elect one of themselves.
+        change(&mut held, 2, |held| held.serves = false);
+        let waits = Err(Unsettled::NoMajority(wanted.clone()).into());
+        assert_eq!(next(led_by(5, &held), &wanted), waits);
+    }
+
+    #[test]
+    fn of_two_members_the_one_that_stays_takes_over() {
+        let mut held: BTreeMap<_, _> = (1..=3).map(|id| (ServerId(id), has(7, 3))).collect();
+        let one = Voters::first(1, 0);
+        let two = Voters::from_iter([1, 3].map(ServerId));
+        let asked = next(led_by(3, &held), &one);
+        assert_eq!(asked, Ok(Next::Ask(two.clone(), 7)));
+        for held in held.values_mut() {
+            held.voters = two.clone();
+        }
+        let asked = next(led_by(3, &held), &one);
+        assert_eq!(asked, Ok(Next::Ask(one, 7)));
     }
 
     #[test]

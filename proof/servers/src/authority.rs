@@ -30,6 +30,19 @@ pub fn write_secret(directory: &Path, network: &Network) -> Result<()> {
     write_certificate(directory, for_clients, addresses.collect())
 }
 
+/// Writes the stores of all servers into this directory, as the member program does: `member.pem` and `authorities.pem`.
+///
+/// # Errors
+/// As [`write_secret`].
+pub fn write_stores(directory: &Path, network: &Network) -> Result<()> {
+    let secret = directory.join("secret");
+    write_secret(&secret, network)?;
+    let read = |name: &str| fs::read_to_string(secret.join(name));
+    fs::write(directory.join("authorities.pem"), read("ca.crt")?)?;
+    let member = read("tls.key")? + &read("tls.crt")?;
+    Ok(fs::write(directory.join("member.pem"), member)?)
+}
+
 /// Writes a new authority, a certificate that it signs for these names, and the key of that, into these files.
 fn write_certificate(directory: &Path, files: [&str; 3], names: Vec<String>) -> Result<()> {
     let key = KeyPair::generate()?;

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// When the servers do not start, which no test would survive either.
 pub async fn archive(installation: &Installation, directory: &Path) -> Result<PathBuf> {
     let network = Network::reserve()?;
-    write_stores(directory, &network)?;
+    authority::write_stores(directory, &network)?;
     let start = |id: ServerId, options: &[&str]| -> Result<Server> {
         let conf = directory.join(id.to_string());
         configure(&conf, directory, id, &network)?;
@@ -45,16 +45,6 @@ pub async fn archive(installation: &Installation, directory: &Path) -> Result<Pa
     tokio::time::timeout(PATIENCE, leader.wait()).await??;
     ensure!(archive.exists(), "Java wrote no archive of classes");
     Ok(archive)
-}
-
-/// The stores of all servers, as the member program writes them.
-fn write_stores(directory: &Path, network: &Network) -> Result<()> {
-    let secret = directory.join("secret");
-    authority::write_secret(&secret, network)?;
-    let read = |name: &str| fs::read_to_string(secret.join(name));
-    fs::write(directory.join("authorities.pem"), read("ca.crt")?)?;
-    let member = read("tls.key")? + &read("tls.crt")?;
-    Ok(fs::write(directory.join("member.pem"), member)?)
 }
 
 fn configure(conf: &Path, stores: &Path, id: ServerId, network: &Network) -> Result<()> {

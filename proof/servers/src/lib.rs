@@ -11,6 +11,7 @@ pub mod client;
 pub mod installation;
 pub mod kubelet;
 pub mod network;
+pub mod reconfigured;
 pub mod server;
 pub mod stranger;
 pub mod world;

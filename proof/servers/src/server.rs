@@ -14,6 +14,22 @@ use crate::installation::Installation;
 
 const MAIN: &str = "org.apache.zookeeper.server.quorum.QuorumPeerMain";
 
+/// The process of a server. It must not be kept for longer than the server, whose number another process may get then.
+#[derive(Clone, Copy, Debug)]
+pub struct Process(Pid);
+
+impl Process {
+    /// Ends it at once.
+    pub fn kill(self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(self, signal: Signal) {
+        // It may have ended by itself.
+        let _ = kill_process(self.0, signal);
+    }
+}
+
 /// A running or ended server.
 #[derive(Debug)]
 pub struct Server {
@@ -80,11 +96,25 @@ impl Server {
         self.signal(Signal::KILL);
     }
 
-    fn signal(&self, signal: Signal) {
+    /// Stops it for a while: it keeps its connections, and neither reads nor writes.
+    pub fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on after [`Self::freeze`].
+    pub fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Its process, if it has not been waited for.
+    pub fn process(&self) -> Option<Process> {
         let pid = self.child.id().and_then(|id| i32::try_from(id).ok());
-        if let Some(pid) = pid.and_then(Pid::from_raw) {
-            // It may have ended by itself.
-            let _ = kill_process(pid, signal);
+        pid.and_then(Pid::from_raw).map(Process)
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(process) = self.process() {
+            process.signal(signal);
         }
     }
 

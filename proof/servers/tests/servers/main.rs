@@ -5,6 +5,7 @@
 
 mod batch;
 mod chain;
+mod reconfiguration;
 mod tls;
 
 use std::future::Future;
@@ -107,6 +108,7 @@ fn trials(installation: &Installation) -> Vec<Trial> {
             trials.push(trial(name, largest, test));
         }
     }
+    trials.extend(reconfigurations(installation, seed, rounds));
     let three = installation.clone();
     trials.push(trial(
         "tls::servers_switch_to_tls_and_back_under_writes_and_keep_strangers_out".to_owned(),
@@ -126,6 +128,45 @@ fn trials(installation: &Installation) -> Vec<Trial> {
         move || run(&two, 3, batch::leader_last_and_one_crash),
     ));
     trials
+}
+
+/// Changes of members at run time.
+fn reconfigurations(installation: &Installation, seed: Option<u64>, rounds: u64) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for round in 0..rounds {
+        let seed = seed.unwrap_or_else(|| if rounds > 1 { fastrand::u64(..) } else { 1 });
+        let name =
+            "reconfiguration::every_write_survives_changes_at_run_time_and_the_death_of_any_server";
+        let again = if round > 0 {
+            format!("_again_{round}")
+        } else {
+            String::new()
+        };
+        let installation = installation.clone();
+        trials.push(trial(name.to_owned() + &again, 5, move || {
+            alone(reconfiguration::survives(
+                &installation,
+                &[1, 3, 5, 3, 5, 1],
+                seed,
+            ))
+        }));
+    }
+    let installation = installation.clone();
+    trials.push(trial(
+        "reconfiguration::an_ensemble_stops_without_the_newcomers_of_a_list_that_its_leader_stored"
+            .to_owned(),
+        3,
+        move || alone(reconfiguration::stops_without_its_newcomers(&installation)),
+    ));
+    trials
+}
+
+/// Runs a test that makes its own servers.
+fn alone(test: impl Future<Output = Result<String>>) -> Result<String> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(test)
 }
 
 /// Every size up and down, and members that come back to their old volumes.
