@@ -261,7 +261,7 @@ async fn observe_pods(
         Some(async move {
             let mut observed = observe_pod(context.rules, pod, ordinal);
             let told = match contact {
-                Some(contact) => timed(context, &name, &contact, id).await,
+                Some(contact) => patiently(&observed, || timed(context, &name, &contact, id)).await,
                 None => {
                     let why = "the pod has no address yet".to_owned();
                     Told::only(ServerReport::Unreachable(why))
@@ -282,6 +282,16 @@ async fn observe_pods(
     }
     observed.sort_by_key(|o| o.ordinal);
     observed
+}
+
+/// Asks a member; a second time, if the kubelet counts it as ready and it does not answer. One answer that comes late, on a
+/// busy node or while Java collects garbage, is nothing to tell people of.
+async fn patiently<F: Future<Output = Told>>(pod: &PodObservation, ask: impl Fn() -> F) -> Told {
+    let told = ask().await;
+    match told.server {
+        ServerReport::Unreachable(_) if pod.ready && !pod.terminating => ask().await,
+        _ => told,
+    }
 }
 
 /// Asks a member what it is, and counts how long that took.
@@ -408,6 +418,9 @@ fn observe_bootstrap(map: &ConfigMap) -> BootstrapPermission {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::future::ready;
+
     use serde_json::json;
 
     use super::*;
@@ -448,5 +461,37 @@ mod tests {
         let ready = |status: &str| json!([{ "type": "Ready", "status": status, "lastTransitionTime": later }]);
         assert_eq!(unready(pod(ready("False"))).as_deref(), Some(later));
         assert_eq!(unready(pod(ready("True"))), None);
+    }
+
+    #[tokio::test]
+    async fn only_a_member_that_the_kubelet_counts_as_ready_is_asked_again() {
+        let pod = |status: &str, deleted: bool| {
+            let mut pod = json!({
+                "metadata": { "name": "main-0" },
+                "status": { "conditions": [{ "type": "Ready", "status": status }] },
+            });
+            if deleted {
+                pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            }
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            observe_pod(Rules::ALL, &pod, 0)
+        };
+        let silent = || ServerReport::Unreachable("no answer within 1s".to_owned());
+        for (pod, answers, expected) in [
+            (pod("True", false), vec![ServerReport::Looking], 1),
+            (pod("True", false), vec![silent(), ServerReport::Looking], 2),
+            (pod("True", false), vec![silent(), silent()], 2),
+            (pod("False", false), vec![silent()], 1),
+            (pod("True", true), vec![silent()], 1),
+        ] {
+            let last = answers.last().cloned();
+            let asked = Cell::new(0);
+            let told = patiently(&pod, || {
+                asked.set(asked.get() + 1);
+                ready(Told::only(answers[asked.get() - 1].clone()))
+            });
+            assert_eq!(Some(told.await.server), last);
+            assert_eq!(asked.get(), expected);
+        }
     }
 }
