@@ -42,10 +42,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// How many tests may be under way if the command line does not say; what really limits them is
 /// [`CAPACITY`].
-const AT_ONCE: usize = 12;
+const AT_ONCE: usize = 14;
 /// How many members the tests may run at once, all together: every member is a JVM, and a machine
 /// with two cores must still carry all of Kubernetes. With sixteen, a member once did not answer the operator within a second.
-const CAPACITY: u8 = 11;
+const CAPACITY: u8 = 13;
 
 /// The variable that says which tests run: those that run `together`, those that run `alone`, or all.
 const PART: &str = "BELLWETHER_PART";
