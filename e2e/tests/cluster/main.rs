@@ -44,7 +44,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// [`CAPACITY`].
 const AT_ONCE: usize = 14;
 /// How many members the tests may run at once, all together: every member is a JVM, and a machine
-/// with two cores must still carry all of Kubernetes. With sixteen, a member once did not answer the operator within a second.
+/// with two cores must still carry all of Kubernetes.
 const CAPACITY: u8 = 13;
 
 /// The variable that says which tests run: those that run `together`, those that run `alone`, or all.
