@@ -56,7 +56,7 @@ pub struct Ensemble {
 
 #[derive(Debug)]
 struct Member {
-    server: Option<Server>,
+    server: Server,
     /// That of the super user, for this start of this server.
     password: String,
     /// Since when it is known to have ended.
@@ -157,7 +157,7 @@ impl Ensemble {
         );
         fs::write(home.join("zoo.cfg"), text)?;
         let (address, log) = (self.network.address(id), home.join("log"));
-        let server = Some(Server::start(&self.installation, address, &home, &log)?);
+        let server = Server::start(&self.installation, address, &home, &log)?;
         self.members.insert(
             id,
             Member {
@@ -193,7 +193,7 @@ impl Ensemble {
     }
 
     fn server(&self, id: ServerId) -> Option<&Server> {
-        self.members.get(&id)?.server.as_ref()
+        Some(&self.members.get(&id)?.server)
     }
 
     /// Ends a server at once. [`Self::look_after`] starts it again.
@@ -203,17 +203,10 @@ impl Ensemble {
         }
     }
 
-    /// Stops a server for a while, with its connections open.
+    /// Stops a server, with its connections open.
     pub fn freeze(&self, id: ServerId) {
         if let Some(server) = self.server(id) {
             server.freeze();
-        }
-    }
-
-    /// Lets a server go on.
-    pub fn thaw(&self, id: ServerId) {
-        if let Some(server) = self.server(id) {
-            server.thaw();
         }
     }
 
@@ -222,13 +215,9 @@ impl Ensemble {
     /// # Errors
     /// When its files stay.
     pub async fn remove(&mut self, id: ServerId) -> Result<()> {
-        if let Some(Member {
-            server: Some(mut server),
-            ..
-        }) = self.members.remove(&id)
-        {
-            server.kill();
-            server.wait().await?;
+        if let Some(mut member) = self.members.remove(&id) {
+            member.server.kill();
+            member.server.wait().await?;
         }
         Ok(fs::remove_dir_all(self.home(id))?)
     }
@@ -240,8 +229,7 @@ impl Ensemble {
     pub fn look_after(&mut self) -> Result<()> {
         let mut due = Vec::new();
         for (id, member) in &mut self.members {
-            let server = member.server.as_mut();
-            if server.is_none_or(|server| server.ended().is_some()) {
+            if member.server.ended().is_some() {
                 let since = *member.ended.get_or_insert_with(Instant::now);
                 due.extend((since.elapsed() >= AWAY).then_some(*id));
             }

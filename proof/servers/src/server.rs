@@ -96,14 +96,9 @@ impl Server {
         self.signal(Signal::KILL);
     }
 
-    /// Stops it for a while: it keeps its connections, and neither reads nor writes.
+    /// Stops it, with its connections open: it neither reads nor writes.
     pub fn freeze(&self) {
         self.signal(Signal::STOP);
-    }
-
-    /// Lets it go on after [`Self::freeze`].
-    pub fn thaw(&self) {
-        self.signal(Signal::CONT);
     }
 
     /// Its process, if it has not been waited for.

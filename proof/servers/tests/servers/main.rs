@@ -81,23 +81,32 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
+/// The seed of each round, and how the names of its tests end. The usual run is the same every time; a long run uses new
+/// seeds.
+fn rounds() -> Vec<(u64, String)> {
+    let rounds = number(ROUNDS).unwrap_or(1);
+    let seed = || if rounds > 1 { fastrand::u64(..) } else { 1 };
+    let again = |round| match round {
+        0 => String::new(),
+        _ => format!("_again_{round}"),
+    };
+    let round = |round| (number(SEED).unwrap_or_else(seed), again(round));
+    (0..rounds).map(round).collect()
+}
+
 /// Every test. The largest come first, and small ones fill the gaps.
 fn trials(installation: &Installation) -> Vec<Trial> {
     let mut trials = Vec::new();
-    let seed = number(SEED);
-    let rounds = number(ROUNDS).unwrap_or(1);
-    for round in 0..rounds {
-        // The usual run is the same every time; a long run uses new seeds.
-        let seed = seed.unwrap_or_else(|| if rounds > 1 { fastrand::u64(..) } else { 1 });
-        // Each step adds or removes one member, so the ways from 1 to 7 and back pass through the steps of every
-        // other pair; a long run tries each pair from servers that start with its size.
-        let others = if rounds > 1 { OTHER_CHAINS } else { &[] };
+    let rounds = rounds();
+    // Each step adds or removes one member, so the ways from 1 to 7 and back pass through the steps of every
+    // other pair; a long run tries each pair from servers that start with its size.
+    let others = if rounds.len() > 1 { OTHER_CHAINS } else { &[] };
+    for (seed, again) in &rounds {
+        let seed = *seed;
         for sizes in CHAINS.iter().chain(others) {
             let words: Vec<String> = sizes.iter().map(u16::to_string).collect();
-            let mut name = format!("chain::every_write_survives_from_{}", words.join("_to_"));
-            if round > 0 {
-                name.push_str(&format!("_again_{round}"));
-            }
+            let sizes_in_name = words.join("_to_");
+            let name = format!("chain::every_write_survives_from_{sizes_in_name}{again}");
             let installation = installation.clone();
             let test = move || {
                 run(&installation, sizes[0], |world| {
@@ -108,7 +117,7 @@ fn trials(installation: &Installation) -> Vec<Trial> {
             trials.push(trial(name, largest, test));
         }
     }
-    trials.extend(reconfigurations(installation, seed, rounds));
+    trials.extend(reconfigurations(installation, rounds));
     let three = installation.clone();
     trials.push(trial(
         "tls::servers_switch_to_tls_and_back_under_writes_and_keep_strangers_out".to_owned(),
@@ -131,17 +140,11 @@ fn trials(installation: &Installation) -> Vec<Trial> {
 }
 
 /// Changes of members at run time.
-fn reconfigurations(installation: &Installation, seed: Option<u64>, rounds: u64) -> Vec<Trial> {
+fn reconfigurations(installation: &Installation, rounds: Vec<(u64, String)>) -> Vec<Trial> {
     let mut trials = Vec::new();
-    for round in 0..rounds {
-        let seed = seed.unwrap_or_else(|| if rounds > 1 { fastrand::u64(..) } else { 1 });
+    for (seed, again) in rounds {
         let name =
             "reconfiguration::every_write_survives_changes_at_run_time_and_the_death_of_any_server";
-        let again = if round > 0 {
-            format!("_again_{round}")
-        } else {
-            String::new()
-        };
         let installation = installation.clone();
         trials.push(trial(name.to_owned() + &again, 5, move || {
             alone(reconfiguration::survives(
