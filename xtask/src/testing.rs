@@ -53,98 +53,80 @@ const LONG: u32 = 10;
 /// For how long everything fails around elections, and around an ensemble, in a long search, in seconds.
 const LONG_SOAK: &str = "600";
 /// The title of the tests of single crates.
-const UNIT: &str = "unit, golden and property tests, and lives of an ensemble in virtual time";
+const UNIT: &str = "unit, golden and property tests";
+/// The title of an ensemble's lives.
+const LIVES: &str = "lives of an ensemble in virtual time";
 /// The title of the tests on servers.
 const SERVERS: &str = "real servers without a cluster";
 /// A file system in memory.
 const MEMORY: &str = "/dev/shm";
 
-/// Passed and failed tests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
+/// What tests showed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
     passed: u32,
     failed: u32,
+    /// What went wrong besides failed tests.
+    errors: Vec<String>,
+}
+
+/// What runs beside other tests, one after the other.
+#[derive(Debug, Default)]
+struct Beside {
+    servers: Option<Command>,
+    lives: Option<(PathBuf, Lives)>,
 }
 
 /// Runs the tests. Fails when one failed.
 pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     let started = Instant::now();
-    let mut count = Count::default();
-    let mut errors = Vec::new();
+    let mut found = Found::default();
     let programs = Programs::compile()?;
-    if !arguments.end_to_end && !arguments.servers {
-        without_servers(arguments, &programs, &mut count, &mut errors)?;
+    let mut beside = Beside::default();
+    if !arguments.end_to_end && !arguments.quick {
+        beside.servers = Some(servers(arguments, &programs)?);
     }
-    let servers = match !arguments.end_to_end && !arguments.quick {
-        true => Some(servers(arguments, &programs)?),
-        false => None,
-    };
-    if arguments.no_cluster || arguments.servers || arguments.quick {
-        if let Some(mut servers) = servers {
-            count.run(SERVERS, &mut servers, &mut errors)?;
+    let has_cluster = !(arguments.no_cluster || arguments.servers || arguments.quick);
+    if !arguments.end_to_end && !arguments.servers {
+        let mut lives = lives(arguments, &programs)?;
+        if has_cluster {
+            beside.lives = lives.take();
         }
-    } else {
+        let servers = None;
+        found.run_beside(UNIT, &mut unit(arguments)?, Beside { servers, lives })?;
+    }
+    if has_cluster {
         let was_running = target.is_existing()? || Cluster::open(target).is_ok();
-        let beside = servers;
-        let result = end_to_end(
-            arguments,
-            target,
-            &programs,
-            beside,
-            &mut count,
-            &mut errors,
-        );
+        let result = end_to_end(arguments, target, &programs, beside, &mut found);
         if !arguments.keep && !was_running {
             Cluster::down()?;
         }
         if let Err(error) = result {
-            errors.push(format!("{error:#}"));
+            found.errors.push(format!("{error:#}"));
         }
+    } else {
+        beside.run(&mut found)?;
     }
-    for error in &errors {
+    for error in &found.errors {
         say(format!("error: {error}"));
     }
     say(format!("in {}", seconds(started.elapsed())));
-    println!("{} passed, {} failed", count.passed, count.failed);
-    if count.failed > 0 || !errors.is_empty() || count.passed == 0 {
+    println!("{} passed, {} failed", found.passed, found.failed);
+    if found.failed > 0 || !found.errors.is_empty() || found.passed == 0 {
         bail!("the tests did not pass");
     }
     Ok(())
 }
 
-/// Runs what needs no ZooKeeper server. Many unit tests wait for a clock or use one processor only, and lives take every
-/// processor that they get, so both run at the same time.
-fn without_servers(
-    arguments: &Arguments,
-    programs: &Programs,
-    count: &mut Count,
-    errors: &mut Vec<String>,
-) -> Result<()> {
+/// The simulator and how many lives it lives, unless only some tests are asked for.
+fn lives(arguments: &Arguments, programs: &Programs) -> Result<Option<(PathBuf, Lives)>> {
     let lives = match (arguments.quick, arguments.long) {
         (true, _) => Lives::Quick,
         (_, true) => Lives::Long,
         _ => Lives::All,
     };
     let simulate = programs.path("simulate")?;
-    let lived = thread::scope(|scope| {
-        let lives = arguments.filter.is_none().then(|| {
-            scope.spawn(|| {
-                let begin = Instant::now();
-                let lived = simulate::test(&simulate, lives);
-                say(format!("lives: {}", seconds(begin.elapsed())));
-                lived
-            })
-        });
-        count.run(UNIT, &mut unit(arguments)?, errors)?;
-        let joined = lives.map(|lives| lives.join());
-        anyhow::Ok(joined.map(|lived| lived.unwrap_or_else(|_| bail!("running lives panicked"))))
-    })?;
-    match lived {
-        Some(Ok(lives)) => count.passed += lives,
-        Some(Err(error)) => errors.push(format!("{error:#}")),
-        None => {}
-    }
-    Ok(())
+    Ok(arguments.filter.is_none().then_some((simulate, lives)))
 }
 
 fn unit(arguments: &Arguments) -> Result<Command> {
@@ -176,14 +158,13 @@ fn servers(arguments: &Arguments, programs: &Programs) -> Result<Command> {
 }
 
 /// Runs the end-to-end tests that share the operator, and then those that need it alone. These mostly wait, so that
-/// `beside`, the tests on servers, run at the same time.
+/// others run beside them.
 fn end_to_end(
     arguments: &Arguments,
     target: &Target,
     programs: &Programs,
-    beside: Option<Command>,
-    count: &mut Count,
-    errors: &mut Vec<String>,
+    beside: Beside,
+    found: &mut Found,
 ) -> Result<()> {
     requirements::to_look_at_pages();
     requirements::to_monitor()?;
@@ -203,22 +184,9 @@ fn end_to_end(
         }
         Ok(command)
     };
-    count.run("end-to-end tests", &mut tests("together")?, errors)?;
-    let mut alone = tests("alone")?;
-    let (mut of_servers, mut wrong) = (Count::default(), Vec::new());
-    thread::scope(|scope| {
-        let servers = scope.spawn(|| match beside {
-            Some(mut servers) => of_servers.run(SERVERS, &mut servers, &mut wrong),
-            None => Ok(()),
-        });
-        let result = count.run("end-to-end tests, one by one", &mut alone, errors);
-        let servers = servers.join();
-        result.and(servers.unwrap_or_else(|_| bail!("running the tests on servers panicked")))
-    })?;
-    count.passed += of_servers.passed;
-    count.failed += of_servers.failed;
-    errors.append(&mut wrong);
-    Ok(())
+    found.run("end-to-end tests", &mut tests("together")?)?;
+    let title = "end-to-end tests, one by one";
+    found.run_beside(title, &mut tests("alone")?, beside)
 }
 
 /// The programs that the tests run, by the names of their cargo targets. All are compiled by one command:
@@ -260,9 +228,41 @@ impl Programs {
     }
 }
 
-impl Count {
+impl Beside {
+    fn run(self, found: &mut Found) -> Result<()> {
+        if let Some(mut servers) = self.servers {
+            found.run(SERVERS, &mut servers)?;
+        }
+        if let Some((simulator, lives)) = self.lives {
+            let begin = Instant::now();
+            match simulate::test(&simulator, lives) {
+                Ok(lives) => found.passed += lives,
+                Err(error) => found.errors.push(format!("{error:#}")),
+            }
+            say(format!("{LIVES}: {}", seconds(begin.elapsed())));
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    /// Runs a test command as [`Found::run`] does, and others at the same time.
+    fn run_beside(&mut self, title: &str, command: &mut Command, beside: Beside) -> Result<()> {
+        let mut others = Self::default();
+        thread::scope(|scope| {
+            let running = scope.spawn(|| beside.run(&mut others));
+            let result = self.run(title, command);
+            let joined = running.join();
+            result.and(joined.unwrap_or_else(|_| bail!("the tests beside {title} panicked")))
+        })?;
+        self.passed += others.passed;
+        self.failed += others.failed;
+        self.errors.append(&mut others.errors);
+        Ok(())
+    }
+
     /// Runs a test command, showing its output, and adds up the results that it prints.
-    fn run(&mut self, title: &str, command: &mut Command, errors: &mut Vec<String>) -> Result<()> {
+    fn run(&mut self, title: &str, command: &mut Command) -> Result<()> {
         say(format!("=== {title}"));
         let begin = Instant::now();
         let mut child = command
@@ -271,7 +271,7 @@ impl Count {
             .spawn()
             .with_context(|| format!("run {}", process::name(command)))?;
         let output = child.stdout.take().context("no standard output")?;
-        let before = *self;
+        let failed = self.failed;
         for line in BufReader::new(output).lines() {
             let line = line?;
             self.add(&line);
@@ -279,8 +279,9 @@ impl Count {
         }
         let status = child.wait()?;
         say(format!("{title}: {}", seconds(begin.elapsed())));
-        if !status.success() && self.failed == before.failed {
-            errors.push(format!("{title}: {status} without a failed test"));
+        if !status.success() && self.failed == failed {
+            let error = format!("{title}: {status} without a failed test");
+            self.errors.push(error);
         }
         Ok(())
     }
@@ -330,15 +331,16 @@ mod tests {
 
     #[test]
     fn results_of_all_test_programs_are_added_up() {
-        let mut count = Count::default();
-        count.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
-        count.add("test result: FAILED. 3 passed; 2 failed; 0 ignored");
-        count.add("test something ... ok");
+        let mut found = Found::default();
+        found.add("test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out");
+        found.add("test result: FAILED. 3 passed; 2 failed; 0 ignored");
+        found.add("test something ... ok");
         assert_eq!(
-            count,
-            Count {
+            found,
+            Found {
                 passed: 15,
-                failed: 2
+                failed: 2,
+                errors: Vec::new(),
             }
         );
     }
