@@ -228,6 +228,7 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
     span.record("bellwether.ensemble.phase", debug(plan.report.phase));
     let step = plan.step.as_ref().map(|step| match step {
         Step::RestartMember { pod, .. } => format!("restart {pod}"),
+        Step::Reconfigure { list, .. } => format!("reconfigure {list}"),
         Step::DeleteClaim { claim, .. } => format!("delete {claim}"),
     });
     span.record("bellwether.step", step);

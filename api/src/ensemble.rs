@@ -139,6 +139,15 @@ pub const MAX_NAME_LENGTH: usize = 40;
     validation = Rule::new("!has(self.authentication) || has(self.tls) && has(self.tls.clients) && self.tls.clients != 'Disabled'")
         .message(WITHOUT_TLS)
         .field_path(".authentication"),
+    validation = Rule::new("!has(oldSelf.membershipChange) || oldSelf.membershipChange != 'Reconfiguration' || has(self.membershipChange) && self.membershipChange == 'Reconfiguration'")
+        .message(NO_WAY_BACK)
+        .field_path(".membershipChange"),
+    validation = Rule::new("!has(self.membershipChange) || self.membershipChange != 'Reconfiguration' || !has(self.observers) || self.observers.replicas == 0")
+        .message(NO_OBSERVERS)
+        .field_path(".membershipChange"),
+    validation = Rule::new("!has(self.membershipChange) || self.membershipChange != 'Reconfiguration' || !has(self.authentication) || !has(self.authentication.required) || !self.authentication.required")
+        .message(NOT_REQUIRED)
+        .field_path(".membershipChange"),
     validation = Rule::new("(has(self.storage) && has(self.storage.transactionLog)) == (has(oldSelf.storage) && has(oldSelf.storage.transactionLog))")
         .message("storage.transactionLog is set when the ensemble is created, or never: a StatefulSet cannot change its volume claims"),
     validation = Rule::new("!(has(self.storage) && has(self.storage.transactionLog)) || !(has(oldSelf.storage) && has(oldSelf.storage.transactionLog)) || (has(self.storage.transactionLog.storageClassName) ? self.storage.transactionLog.storageClassName : '') == (has(oldSelf.storage.transactionLog.storageClassName) ? oldSelf.storage.transactionLog.storageClassName : '')")
@@ -146,7 +155,7 @@ pub const MAX_NAME_LENGTH: usize = 40;
 )]
 pub struct ZooKeeperEnsembleSpec {
     /// How many voting members the ensemble has: odd, 1 to 13. An even ensemble tolerates no more
-    /// failures than one member fewer. A change is carried out in steps of one member.
+    /// failures than one member fewer. How a change is carried out is up to `membershipChange`.
     #[x_kube(
         validation = Rule::new("self >= 1")
             .message("an ensemble has at least 1 member; to remove it, delete the ZooKeeperEnsemble"),
@@ -156,6 +165,12 @@ pub struct ZooKeeperEnsembleSpec {
             "'an even ensemble tolerates no more failures than one member fewer; use ' + {2: '1 or 3', 4: '3 or 5', 6: '5 or 7', 8: '7 or 9', 10: '9 or 11', 12: '11 or 13'}[self]".to_owned())),
     )]
     pub replicas: i32,
+
+    /// How the server list changes when `replicas` does. `RollingRestart` restarts members, one at a time;
+    /// `Reconfiguration` restarts nobody. An ensemble goes from the first to the second by one roll, and not back.
+    /// Default: RollingRestart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub membership_change: Option<MembershipChange>,
 
     /// Members that serve clients and never vote: more of them make reads faster and writes no
     /// slower. A change of their number restarts no member.
@@ -234,6 +249,28 @@ pub struct ZooKeeperEnsembleSpec {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
 }
+
+/// How the server list changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum MembershipChange {
+    /// Each member has the list in a file, and restarts with another one, in steps of one member.
+    #[default]
+    RollingRestart,
+    /// The members agree on another list while they run (ZooKeeper's `reconfig`), any number of members at once.
+    Reconfiguration,
+}
+
+/// Why an ensemble whose members change at run time stays so.
+pub const NO_WAY_BACK: &str = "membershipChange cannot go back to RollingRestart: ZooKeeper has given the server list a version, \
+                               and a member that restarts with a list without one finds no leader. For lists in files create the \
+                               ensemble again on its volumes";
+/// Why such an ensemble has no observers.
+pub const NO_OBSERVERS: &str = "an ensemble with membershipChange Reconfiguration has no observers yet: ZooKeeper would make \
+                                voters without a vote of them. Leave observers out, or membershipChange";
+/// Why its clients cannot be required to authenticate themselves.
+pub const NOT_REQUIRED: &str = "authentication.required is not possible with membershipChange Reconfiguration yet: members ask \
+                                for a list by a password of their own, which the server would refuse. Leave required out, or \
+                                membershipChange";
 
 /// Members that serve clients and never vote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -21,6 +21,13 @@ pub const CONFIG_REVISION: &str = "zookeeper.bellwether.dev/config-revision";
 /// judges quorums by. On a volume claim it is the last list that was finished: every server of it
 /// ran it and served.
 pub const VOTERS: &str = "zookeeper.bellwether.dev/voters";
+/// Where members change at run time: the version of the server list in [`VOTERS`], which is the zxid of the transaction that
+/// made it, in hexadecimal digits; 0 before the ensemble has served for the first time. On a pod it is that of the list when
+/// the pod was made: its server goes on with the files on its volume.
+pub const LIST_VERSION: &str = "zookeeper.bellwether.dev/list-version";
+/// Annotation of the pods of such an ensemble: a hash of their template without the server list, by which a pod that was made
+/// before a change of that list is told from one that has to restart.
+pub const TEMPLATE_HASH: &str = "zookeeper.bellwether.dev/template-hash";
 /// Annotation of a volume claim: the server list of the step that has begun after the list in [`VOTERS`]
 /// was finished. Writes may have been acknowledged under it. Absent while no step is under way.
 pub const NEXT_VOTERS: &str = "zookeeper.bellwether.dev/next-voters";

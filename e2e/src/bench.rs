@@ -57,7 +57,7 @@ impl Options {
     fn install(&self, way: Way) -> Result<()> {
         match (&self.other, way) {
             (Some(other), Way::Other) => other.install(),
-            (Some(_), Way::Operator) => helm::install(&BTreeMap::new()),
+            (Some(_), Way::Operator | Way::RunTime) => helm::install(&BTreeMap::new()),
             _ => Ok(()),
         }
     }
@@ -91,6 +91,8 @@ impl Release {
 pub enum Way {
     /// By the operator.
     Operator,
+    /// By the operator, while the members run.
+    RunTime,
     /// By the operator of another revision.
     Other,
     /// By the StatefulSet controller's `RollingUpdate`, as a Helm chart's upgrade does.
@@ -101,13 +103,20 @@ pub enum Way {
 }
 
 /// All ways, in the order in which they run.
-pub const WAYS: [Way; 4] = [Way::Operator, Way::Other, Way::Plain, Way::Hand];
+pub const WAYS: [Way; 5] = [
+    Way::Operator,
+    Way::RunTime,
+    Way::Other,
+    Way::Plain,
+    Way::Hand,
+];
 
 impl Way {
     /// A word for names of objects.
     pub fn word(self) -> &'static str {
         match self {
             Self::Operator => "operator",
+            Self::RunTime => "run-time",
             Self::Other => "other",
             Self::Plain => "plain",
             Self::Hand => "hand",
@@ -119,6 +128,7 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Operator => "operator",
+            Self::RunTime => "operator, run time",
             Self::Other => "other revision",
             Self::Plain => "plain StatefulSet",
             Self::Hand => "by hand (floor)",

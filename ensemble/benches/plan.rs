@@ -52,6 +52,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
         resource_version: ordinal.to_string(),
         revision: Some(revision.clone()),
         controller_revision: Some(if ordinal < RESTARTED { "new" } else { "old" }.to_owned()),
+        template_hash: None,
         controller: None,
         silent_since: None,
         terminating: false,
@@ -73,6 +74,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
             },
             zxid: (4 << 32) + 1000,
             voters: voters.clone(),
+            version: 0,
         },
     };
     Observation {
@@ -80,6 +82,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
         stateful_set: Some(StatefulSetObservation {
             replicas: SIZE,
             template: Some(revision.clone()),
+            template_hash: None,
             update_revision: Some("new".to_owned()),
             inputs_hash: Some(stateful_set::inputs_hash(
                 ensemble,

@@ -176,6 +176,7 @@ where
             role: serving.role,
             zxid: serving.zxid,
             voters: configuration.voters,
+            version: configuration.version,
         })
     };
     probe.await.unwrap_or_else(ServerReport::Unreachable)

@@ -84,6 +84,8 @@ pub struct StatefulSetObservation {
     /// The revision of the pod template, known only once the StatefulSet controller has seen the
     /// last change of it.
     pub update_revision: Option<String>,
+    /// The hash of the pod template without the server list, where members change at run time.
+    pub template_hash: Option<String>,
     /// The hash of the user's wishes that the template was rendered from.
     pub inputs_hash: Option<String>,
     /// The operator version that rendered the template.
@@ -108,8 +110,11 @@ pub struct StatefulSetObservation {
 pub struct Revision {
     /// The name of its ConfigMap.
     pub name: String,
-    /// The servers that vote under it.
+    /// The servers that vote under it. Where members change at run time: the list of the ensemble when the pod was made.
     pub voters: Voters,
+    /// The version of that list, where members change at run time: the zxid of the transaction that made it; 0 before the
+    /// ensemble has served. `None` where servers have their lists in files that the operator writes.
+    pub version: Option<u64>,
     /// The newcomer that may start with an empty disk and vote, where one must: see
     /// [`crate::desired::config`].
     pub initialize: Option<ServerId>,
@@ -132,6 +137,8 @@ pub struct PodObservation {
     pub revision: Option<Revision>,
     /// The revision of the pod template that it was made from.
     pub controller_revision: Option<String>,
+    /// The hash of that template without the server list, where members change at run time.
+    pub template_hash: Option<String>,
     /// Whether it is being deleted.
     pub terminating: bool,
     /// The uid of the StatefulSet that controls it. Kubernetes deletes a pod after its StatefulSet, unless that
@@ -188,9 +195,28 @@ impl PodObservation {
         !matches!(self.server, ServerReport::Unreachable(_))
     }
 
-    /// Whether a restart gives it another pod template than this revision of it, or other users of its clients.
-    pub fn is_outdated(&self, revision: &Option<String>) -> bool {
-        self.controller_revision != *revision || self.credentials == Credentials::Outdated
+    /// Whether a restart gives it another pod template, or other users of its clients.
+    ///
+    /// The server list in the template of an ensemble whose members change at run time is for newcomers: a pod that was made
+    /// before a change of that list only has the template that a restart would give it.
+    pub fn is_outdated(&self, set: &StatefulSetObservation) -> bool {
+        let list = |revision: &Option<Revision>| {
+            let revision = revision.as_ref();
+            revision.map(|revision| (revision.version, revision.voters.clone()))
+        };
+        let rest = self.template_hash.is_some() && self.template_hash == set.template_hash;
+        let only_the_list = rest && list(&self.revision) != list(&set.template);
+        let same = set.update_revision.is_some() && self.controller_revision == set.update_revision;
+        !(same || only_the_list) || self.credentials == Credentials::Outdated
+    }
+
+    /// The version of the list that its server knows as committed, if members change at run time and it serves.
+    pub fn list_version(&self) -> Option<u64> {
+        self.revision.as_ref()?.version?;
+        match self.server {
+            ServerReport::Serving { version, .. } => Some(version),
+            ServerReport::Looking | ServerReport::Unreachable(_) => None,
+        }
     }
 
     /// Whether its server runs and cannot be asked.
@@ -258,6 +284,8 @@ pub enum ServerReport {
         zxid: u64,
         /// The voters that it judges quorums by, as it reports them.
         voters: Voters,
+        /// The version of that list: the zxid of the transaction that made it, or 0 for one that is in a file only.
+        version: u64,
     },
     /// It answers, and takes part in no quorum.
     Looking,
@@ -308,6 +336,8 @@ pub struct ClaimObservation {
     /// The last server list that was finished while this claim existed; `None` on a new claim, which records
     /// nothing. See [`crate::plan::volumes`].
     pub voters: Option<Voters>,
+    /// The version of that list, where members change at run time.
+    pub version: Option<u64>,
     /// The server list of the step that has begun since.
     pub next: Option<Voters>,
     /// Whether it is being deleted; its volume counts as lost.

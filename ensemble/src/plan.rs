@@ -14,6 +14,7 @@ pub mod membership;
 pub mod observers;
 pub mod permission;
 pub mod reclaim;
+pub mod reconfiguration;
 pub mod report;
 pub mod roll;
 mod runs;
@@ -36,8 +37,8 @@ use crate::desired::{
     stateful_set,
 };
 use crate::encryption::Encryption;
-use crate::ids::ServerId;
-use crate::observation::{Acceptance, Observation, StatefulSetObservation};
+use crate::ids::{ServerId, Voters};
+use crate::observation::{Acceptance, Observation, Revision, StatefulSetObservation};
 use crate::rules::{Rule, Rules};
 use crate::validate::ValidEnsemble;
 use facts::Facts;
@@ -116,6 +117,17 @@ pub enum Step {
         expect: Expect,
         /// Why, for people.
         reason: String,
+    },
+    /// Ask the members to agree on another list of servers.
+    Reconfigure {
+        /// The pod whose server is asked.
+        pod: String,
+        /// Its server id.
+        id: ServerId,
+        /// The list.
+        list: Voters,
+        /// The version that the present list must have: the servers refuse the request if it has another.
+        version: u64,
     },
     /// Delete the volume claim of a member that left.
     DeleteClaim {
@@ -230,7 +242,9 @@ fn plan_existing(
         let message = "The StatefulSet is being deleted; it is created again when it is gone.";
         return Plan::nothing(Report::new(Phase::Recovering, message.to_owned()));
     }
-    let view = match View::new(rules, ensemble, observation, set) {
+    let judged = reconfiguration::as_judged(observation, ensemble.id_offset);
+    let of_judged = judged.stateful_set.as_ref().unwrap_or(set);
+    let view = match View::new(rules, ensemble, &judged, of_judged) {
         Ok(view) => view,
         Err(unknown) => {
             let message = format!(
@@ -244,8 +258,10 @@ fn plan_existing(
             return Plan::nothing(Report::of_trouble(Phase::Blocked, trouble));
         }
     };
+    let ensemble = &*reconfiguration::for_now(ensemble, &view, set);
     let change = membership::next(ensemble, &view, set);
-    let rendered = config::render(ensemble, &change.voters, change.initialize, change.tls);
+    let mut rendered = config::render(ensemble, &change.voters, change.initialize, change.tls);
+    rendered.revision.version = change.version.or(rendered.revision.version);
     let sizes = growth::template_sizes(ensemble, set);
     let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
     let same_inputs = set.inputs_hash.as_ref() == Some(&inputs);
@@ -255,8 +271,13 @@ fn plan_existing(
     let keep_template = same_inputs
         && set.rendered_by.as_ref() != Some(&ensemble.context.version)
         && observation.revisions.contains(kept);
+    let kept_revision = Revision {
+        voters: change.voters.clone(),
+        version: change.version,
+        ..view.template.clone()
+    };
     let revision = if keep_template {
-        view.template
+        &kept_revision
     } else {
         &rendered.revision
     };
@@ -282,7 +303,12 @@ fn plan_existing(
         (Some(template), Some(by)) if keep_template => {
             stateful_set::put_back(ensemble, template, by, whole())
         }
-        _ if keep_template => stateful_set::replicas_only(&ensemble.name, change.replicas),
+        _ if keep_template => match change.version {
+            Some(version) => {
+                stateful_set::list_only(&ensemble.name, &change.voters, version, change.replicas)
+            }
+            None => stateful_set::replicas_only(&ensemble.name, change.replicas),
+        },
         _ => whole(),
     });
 
@@ -295,8 +321,14 @@ fn plan_existing(
 
     let writes = foreign || set.edited.is_some();
     let template_changes = writes || !same_inputs || change.replicas != set.replicas;
+    let given = set.template.as_ref();
+    let list_changes = change.version.is_some()
+        && given.is_some_and(|given| {
+            (&given.voters, given.version) != (&change.voters, change.version)
+        });
     let mut roll = roll::plan_roll(&view, set, change.bounce);
-    if template_changes && rules.keep(Rule::WriteThenLook) {
+    roll.waiting = roll.waiting.take().or(change.waiting.clone());
+    if (template_changes || list_changes) && rules.keep(Rule::WriteThenLook) {
         roll.hold("the change of the pod template to take effect");
     }
     if let Some(held) = &change.held {
@@ -316,8 +348,10 @@ fn plan_existing(
     let expiring = certificates::expiring(observation.identity.as_ref(), observation.now);
     let not_issued = certificate::trouble(ensemble, observation);
     let full = disks::nearly_full(observation.pods.iter().chain(&observation.observers.pods));
-    let settled = !template_changes && !recording && change.held.is_none();
-    let step = roll.step.clone().or_else(|| loss.step.clone());
+    let settled = !template_changes && !list_changes && !recording && change.held.is_none();
+    let ask = || reconfiguration::step(&view, &change);
+    let ask = settled.then(ask).flatten();
+    let step = roll.step.clone().or(ask).or_else(|| loss.step.clone());
     let step = step.or_else(|| {
         let deletion = || reclaim::plan_deletion(ensemble, observation, &view);
         settled.then(deletion).flatten()
@@ -378,6 +412,7 @@ fn plan_existing(
     last.extend(of_issuer);
     let idle = report.phase == Phase::Ready;
     let deletes = matches!(step, Some(Step::DeleteClaim { .. }));
+    let asks = matches!(step, Some(Step::Reconfigure { .. }));
     Plan {
         objects,
         prune,
@@ -387,7 +422,7 @@ fn plan_existing(
         accepted: loss.acceptance.filter(|_| loss.is_new),
         report,
         requeue: match () {
-            () if recording || deletes => AT_ONCE,
+            () if recording || list_changes || deletes || asks => AT_ONCE,
             () if idle => LATER,
             () => SOON,
         },

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 use crate::ids::ServerId;
 use bellwether_api::ensemble::{
     Authentication, DEFAULT_IMAGE_REPOSITORY, ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS,
-    MAX_REPLICAS, Network, Pod, ReclaimPolicy, Storage, Tls, versions,
+    MAX_REPLICAS, MembershipChange, NO_OBSERVERS, NOT_REQUIRED, Network, Pod, ReclaimPolicy,
+    Storage, Tls, versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -98,6 +99,9 @@ pub struct ValidEnsemble {
     pub generation: Option<i64>,
     /// How many voters the spec asks for: an odd number.
     pub size: u16,
+    /// How the server list changes. One that changes at run time once does so for ever: see
+    /// [`ValidEnsemble::changes_at_run_time`].
+    pub membership_change: MembershipChange,
     /// How many observers the spec asks for.
     pub observers: u16,
     /// Added to every server id.
@@ -189,6 +193,11 @@ fn accept_request(metadata: &ObjectMeta) -> Option<AcceptRequest> {
 }
 
 impl ValidEnsemble {
+    /// Whether the members agree on another list while they run.
+    pub fn changes_at_run_time(&self) -> bool {
+        self.membership_change == MembershipChange::Reconfiguration
+    }
+
     /// The ordinal of the pod of a server.
     pub fn ordinal(&self, id: ServerId) -> u16 {
         id.0.saturating_sub(self.id_offset + 1)
@@ -243,6 +252,7 @@ pub fn validate(
     // Every field is named, so that a new one does not compile before it is checked and handed on.
     let ZooKeeperEnsembleSpec {
         replicas,
+        membership_change,
         observers,
         version: wanted_version,
         image: wanted_image,
@@ -298,6 +308,15 @@ pub fn validate(
     if let Some(authentication) = authentication {
         authentication::check(authentication, &tls, &mut problems);
     }
+    let membership_change = membership_change.unwrap_or_default();
+    if membership_change == MembershipChange::Reconfiguration {
+        let required = authentication.as_ref().is_some_and(|a| a.required);
+        for (refused, why) in [(observers > 0, NO_OBSERVERS), (required, NOT_REQUIRED)] {
+            if refused {
+                problems.add("spec.membershipChange", why);
+            }
+        }
+    }
     let network = network.clone().unwrap_or_default();
     network::check(&network, &mut problems);
     let storage = storage.clone().unwrap_or_default();
@@ -318,6 +337,7 @@ pub fn validate(
         generation: ensemble.metadata.generation,
         name,
         size,
+        membership_change,
         observers: u16::try_from(observers).unwrap_or(0),
         id_offset: u16::try_from(id_offset).unwrap_or(0),
         image,

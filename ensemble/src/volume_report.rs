@@ -12,6 +12,9 @@ pub struct VolumeReport {
     pub current_epoch: Option<u64>,
     /// The epoch that the server last promised to serve in, as its disk says.
     pub accepted_epoch: Option<u64>,
+    /// The version of a server list that the server has stored and does not know as committed, where members change at run
+    /// time. The highest number if it cannot be read.
+    pub stored_list: Option<u64>,
     /// The data volume.
     pub data: Usage,
     /// The volume of the transaction log, if it is another one.
@@ -68,6 +71,7 @@ pub fn read(value: &Value) -> Result<VolumeReport, String> {
         has_database: value["database"].as_bool().ok_or("no database")?,
         current_epoch: value["currentEpoch"].as_u64(),
         accepted_epoch: value["acceptedEpoch"].as_u64(),
+        stored_list: value["storedList"].as_u64(),
         data: usage(&value["data"])?,
         transaction_log: match &value["datalog"] {
             Value::Null => None,

@@ -22,7 +22,7 @@ use self::faults::Faults;
 use crate::desired::{observers, pod_name};
 use crate::execute::execute;
 use crate::execute::objects::{Objects, Refused};
-use crate::ids::ServerId;
+use crate::ids::{ServerId, Voters};
 use crate::observation::Revision;
 use crate::plan::Plan;
 use crate::validate::ValidEnsemble;
@@ -43,6 +43,8 @@ pub struct Pod {
     pub revision: Revision,
     /// The hash of the pod template that it was made from.
     pub template: String,
+    /// The hash of that template without the server list, where members change at run time.
+    pub template_hash: Option<String>,
     /// The image of ZooKeeper's container.
     pub image: String,
     /// Its unique id.
@@ -82,6 +84,8 @@ pub struct World<F> {
     pub pods: BTreeMap<ServerId, Pod>,
     /// The last transaction on each server's disk; one without a database is absent.
     pub disks: BTreeMap<ServerId, u64>,
+    /// The list that each server knows as committed, with its version, where members change at run time.
+    pub lists: BTreeMap<ServerId, (u64, Voters)>,
     /// What happened.
     pub events: Vec<Event>,
     /// The epoch of the last election.
@@ -101,6 +105,7 @@ impl<F: Faults> World<F> {
             objects: Objects::default(),
             pods: BTreeMap::new(),
             disks: BTreeMap::new(),
+            lists: BTreeMap::new(),
             events: Vec::new(),
             epoch: 0,
             phase: Phase::Starting,
@@ -217,6 +222,7 @@ impl<F: Faults> World<F> {
             observes,
             revision: template.revision,
             template: template.hash,
+            template_hash: template.template_hash,
             image: template.image,
             uid: self.uids,
             age: 0,

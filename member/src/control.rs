@@ -7,8 +7,9 @@
 mod connections;
 pub(crate) mod identity;
 
-use std::io::{Error, ErrorKind, Read, Result, Write};
+use std::io::{self, Error, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use rustls::{ServerConnection, Stream};
 use crate::credentials::Credentials;
 use crate::http::{self, Connection, PAUSE};
 use crate::options::Volumes;
+use crate::reconfigure;
+use crate::run_time_list;
 use crate::words::{self, ADMIN_PORT};
 use connections::{Connections, Ticket};
 use identity::Identity;
@@ -37,6 +40,8 @@ const STACK: usize = 512 * 1024;
 pub(crate) struct Control {
     /// The port of its server on the loopback interface.
     zookeeper: u16,
+    /// The server's configuration directory.
+    conf: PathBuf,
     volumes: Volumes,
     identity: Identity,
     credentials: Credentials,
@@ -45,9 +50,15 @@ pub(crate) struct Control {
 
 impl Control {
     /// For the member with the server on this port, which reads its certificates and users from there.
-    pub(crate) fn new(zookeeper: u16, volumes: Volumes, credentials: Credentials) -> Self {
+    pub(crate) fn new(
+        zookeeper: u16,
+        conf: PathBuf,
+        volumes: Volumes,
+        credentials: Credentials,
+    ) -> Self {
         Self {
             zookeeper,
+            conf,
             volumes,
             identity: Identity::new(credentials.identity.clone()),
             credentials,
@@ -80,7 +91,7 @@ impl Control {
         let _ = thread::Builder::new().stack_size(STACK).spawn(serve);
     }
 
-    fn serve(&self, stream: &TcpStream, ticket: &Ticket) -> Result<()> {
+    fn serve(&self, stream: &TcpStream, ticket: &Ticket) -> io::Result<()> {
         let mut socket = Timed {
             stream,
             until: Instant::now() + PATIENCE,
@@ -107,6 +118,11 @@ impl Control {
     /// The answer to a request, with its HTTP head.
     fn answer(&self, head: &[u8]) -> Vec<u8> {
         use Connection::KeepAlive;
+        if let Some(("/reconfigure", [version, members])) = http::act(head, ["version", "members"])
+        {
+            let asked = self.reconfigure(version, members);
+            return KeepAlive.response(http::TEXT, asked.map(|()| "done".to_owned()));
+        }
         match http::path(head) {
             Some("/state") => {
                 KeepAlive.response(http::TEXT, words::state(self.zookeeper, &self.credentials))
@@ -125,10 +141,19 @@ impl Control {
             _ => KeepAlive.unknown("/state, /report, /connections or /watches"),
         }
     }
+
+    /// Asks the server for the list of these members, if that of the ensemble has this version.
+    fn reconfigure(&self, version: Option<&str>, members: Option<&str>) -> Result<(), String> {
+        let version = version.and_then(|version| i64::from_str_radix(version, 16).ok());
+        let version =
+            version.ok_or("a request for another list needs the version of the present one")?;
+        let (password, lines) = run_time_list::request(&self.conf, members.unwrap_or_default())?;
+        reconfigure::ask(self.zookeeper, &password, &lines, version)
+    }
 }
 
 /// Reads a request; `None` if the client closes the connection instead.
-fn read_head(stream: &mut Stream<'_, ServerConnection, Timed<'_>>) -> Result<Option<Vec<u8>>> {
+fn read_head(stream: &mut Stream<'_, ServerConnection, Timed<'_>>) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
     loop {
@@ -164,7 +189,7 @@ struct Timed<'a> {
 }
 
 impl Timed<'_> {
-    fn left(&self) -> Result<Duration> {
+    fn left(&self) -> io::Result<Duration> {
         let left = self.until.saturating_duration_since(Instant::now());
         match left.is_zero() {
             true => Err(ErrorKind::TimedOut.into()),
@@ -174,7 +199,7 @@ impl Timed<'_> {
 }
 
 impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.stream.set_read_timeout(Some(self.left()?))?;
         let mut stream = self.stream;
         stream.read(buffer)
@@ -182,13 +207,13 @@ impl Read for Timed<'_> {
 }
 
 impl Write for Timed<'_> {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.stream.set_write_timeout(Some(self.left()?))?;
         let mut stream = self.stream;
         stream.write(bytes)
     }
 
-    fn flush(&mut self) -> Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -34,6 +34,26 @@ pub(crate) fn path(head: &[u8]) -> Option<&str> {
     }
 }
 
+/// The path of a request for an act, and what it says of it: the values of these names, in their order. The values have no
+/// escapes.
+pub(crate) fn act<'a, const N: usize>(
+    head: &'a [u8],
+    names: [&str; N],
+) -> Option<(&'a str, [Option<&'a str>; N])> {
+    let line = head.split(|byte| *byte == b'\n').next()?;
+    let mut words = str::from_utf8(line).ok()?.split_ascii_whitespace();
+    let target = words
+        .next()
+        .filter(|method| *method == "POST")
+        .and(words.next())?;
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let value = |name: &str| {
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    };
+    Some((path, names.map(value)))
+}
+
 /// What becomes of the connection after an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Connection {

@@ -18,4 +18,4 @@ pub use epoch::of_file as epoch_of_file;
 pub use identity::{Identity, identify};
 pub use learners::learner_lines;
 pub use ownership::{Found, MARK, MYID};
-pub use server_list::{STORED, committed_file, is_pending, zoo_cfg};
+pub use server_list::{List, STORED, committed_file, pending, version_in, zoo_cfg};

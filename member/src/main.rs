@@ -17,6 +17,8 @@ mod http;
 mod options;
 mod prepare;
 mod probe;
+mod reconfigure;
+mod run_time_list;
 mod serve;
 mod taken_up;
 mod tls_files;

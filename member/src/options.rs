@@ -14,11 +14,12 @@ Usage: bellwether-member prepare [--config DIR] [--bootstrap DIR] [--conf DIR] [
        bellwether-member serve [--listen PORT] [--control PORT] [--port PORT] [--elections ADDRESS]
                                [--identity DIR] [--tls DIR] [--users DIR] [--super-user NAME]
                                [--client-authorities DIR] [--client-port-certificate DIR]
-                               [--data DIR] [--datalog DIR]
+                               [--conf DIR] [--data DIR] [--datalog DIR]
        bellwether-member volumes [--data DIR] [--datalog DIR]
        bellwether-member --help | --version
 
-prepare reads POD_NAME, ENSEMBLE (namespace/name) and ID_OFFSET (default 0) from its environment.";
+prepare reads POD_NAME, ENSEMBLE (namespace/name) and ID_OFFSET (default 0) from its environment; and where
+members change at run time, MEMBERS and LIST_VERSION: the server list when the pod was made, and its version.";
 
 /// The port that ZooKeeper serves clients on.
 const CLIENT_PORT: u16 = 2181;
@@ -80,6 +81,8 @@ pub(crate) struct Serve {
     pub(crate) zookeeper: u16,
     /// Where the server listens for elections, if it speaks TLS there.
     pub(crate) elections: Option<SocketAddr>,
+    /// ZooKeeper's configuration directory.
+    pub(crate) conf: PathBuf,
     /// What the server's certificates and the users of its clients come from.
     pub(crate) credentials: Credentials,
     /// Where the volumes are.
@@ -168,6 +171,7 @@ fn place<'a>(credentials: &'a mut Credentials, option: &str) -> Option<&'a mut P
 
 fn serve(flags: &[&str]) -> Result<Command, String> {
     let Directories {
+        conf,
         data,
         datalog,
         credentials,
@@ -178,6 +182,7 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
         control: CONTROL_PORT,
         zookeeper: CLIENT_PORT,
         elections: None,
+        conf,
         credentials,
         volumes: Volumes { data, datalog },
     };
@@ -187,6 +192,7 @@ fn serve(flags: &[&str]) -> Result<Command, String> {
             "--control" => serve.control = port_number(value)?,
             "--port" => serve.zookeeper = port_number(value)?,
             "--elections" => serve.elections = Some(address(value)?),
+            "--conf" => serve.conf = PathBuf::from(value),
             "--data" => serve.volumes.data = PathBuf::from(value),
             "--datalog" => serve.volumes.datalog = PathBuf::from(value),
             "--super-user" => serve.credentials.super_user = Some(value.to_owned()),

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::files::{describe, names, read_if_there, remove_if_there, replace, write_atomically};
 use crate::options::Directories;
+use crate::run_time_list::{self, Given, SETTINGS};
 use crate::tls_files;
 use crate::volumes::{self, VERSION};
 
@@ -30,6 +31,8 @@ pub(crate) struct Environment {
     pub(crate) id_offset: Option<String>,
     /// Whether `PEER_TYPE` is `observer`.
     pub(crate) observer: bool,
+    /// The list of the ensemble when the pod was made, where members change at run time.
+    pub(crate) given: Given,
     /// Unix seconds.
     pub(crate) now: u64,
 }
@@ -42,6 +45,10 @@ impl Environment {
             ensemble: std::env::var("ENSEMBLE").ok(),
             id_offset: std::env::var("ID_OFFSET").ok(),
             observer: std::env::var("PEER_TYPE").is_ok_and(|t| t == "observer"),
+            given: Given {
+                members: std::env::var("MEMBERS").ok(),
+                version: std::env::var("LIST_VERSION").ok(),
+            },
             now: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |d| d.as_secs()),
@@ -56,7 +63,10 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
         environment.ensemble.as_deref(),
         environment.id_offset.as_deref(),
     )?;
-    let zoo_cfg = if environment.observer {
+    let at_run_time = read_if_there(&dirs.config.join(SETTINGS))?;
+    let zoo_cfg = if let Some(settings) = &at_run_time {
+        settings.clone()
+    } else if environment.observer {
         read_observers_zoo_cfg(dirs, &identity, environment.pod_name.as_deref())?
     } else {
         read_zoo_cfg(dirs, &identity)?
@@ -101,6 +111,16 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
         remove_leftovers(&dirs.datalog.join(VERSION))?;
         replace(&marker_directory.join(INITIALIZE), b"", 0o644)?;
     }
+    let zoo_cfg = match &at_run_time {
+        Some(settings) => {
+            let places = [&dirs.config, &dirs.conf, &dirs.data].map(|path| path.as_path());
+            run_time_list::provide(places, settings, &environment.given, identity.server_id)?
+        }
+        None => {
+            run_time_list::forget(&dirs.data)?;
+            zoo_cfg
+        }
+    };
     let copied = copy_configuration(dirs, &zoo_cfg)?;
     let credentials = &dirs.credentials;
     if credentials.tls.is_dir() {
@@ -269,7 +289,7 @@ fn copy_configuration(dirs: &Directories, zoo_cfg: &[u8]) -> Result<Vec<String>,
     for name in names(&dirs.config)? {
         // A mounted ConfigMap has `..data` and the directory that it points to beside its files.
         let of_a_member = name.starts_with("zoo-") && name.ends_with(".cfg");
-        let own = [INITIALIZE, "zoo.cfg"].contains(&name.as_str());
+        let own = [INITIALIZE, "zoo.cfg", SETTINGS].contains(&name.as_str());
         if of_a_member || own || name.starts_with("..") {
             continue;
         }

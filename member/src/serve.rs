@@ -42,6 +42,7 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     let Serve {
         zookeeper,
         elections,
+        conf,
         volumes,
         credentials,
         ..
@@ -49,7 +50,9 @@ pub(crate) fn serve(options: Serve) -> Result<(), String> {
     let kept = credentials.clone();
     thread::spawn(move || tls_files::keep(&kept, elections));
     // The probes are answered whatever becomes of this thread.
-    thread::spawn(move || Arc::new(Control::new(zookeeper, volumes, credentials)).run(&control));
+    thread::spawn(move || {
+        Arc::new(Control::new(zookeeper, conf, volumes, credentials)).run(&control)
+    });
     server
         .run(&stop)
         .map_err(|e| format!("cannot wait for requests: {e}"))

@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::files::{describe, names, read_if_there};
+use crate::run_time_list;
 use bellwether_member::is_database_file;
 
 /// The directory that ZooKeeper keeps its database in, under `dataDir` and `dataLogDir`.
@@ -23,6 +24,7 @@ pub(crate) fn report(data: &Path, datalog: &Path) -> Result<Value, String> {
         "database": files.iter().any(|name| is_database_file(name)),
         "currentEpoch": epoch(&version, "currentEpoch")?,
         "acceptedEpoch": epoch(&version, "acceptedEpoch")?,
+        "storedList": run_time_list::stored(data)?,
         "data": usage(data)?,
         "datalog": if separate { usage(datalog)? } else { Value::Null },
     }))

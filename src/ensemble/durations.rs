@@ -73,6 +73,7 @@ mod tests {
             resource_version: "1".to_owned(),
             revision: None,
             controller_revision: None,
+            template_hash: None,
             terminating: false,
             controller: None,
             state: PodState::Running,

@@ -26,6 +26,14 @@ pub(crate) enum Error {
         /// Why it failed.
         source: Box<kube::Error>,
     },
+    /// A member did not say that the list is another one. It may be all the same: the next pass reads what it is.
+    #[error("{pod} was asked for another server list: {why}")]
+    Reconfiguration {
+        /// The pod that was asked.
+        pod: String,
+        /// What it answered, or that it did not.
+        why: String,
+    },
     /// The members' certificate could not be made.
     #[error("cannot make the members' certificate: {0:#}")]
     Certificate(anyhow::Error),
@@ -82,6 +90,7 @@ impl Error {
                 kube::Error::Api(status) => status.code.to_string().into(),
                 _ => "unreachable".into(),
             },
+            Self::Reconfiguration { .. } => "reconfiguration".into(),
             Self::Certificate(_) => "certificate".into(),
             Self::Foreign { .. } => "foreign".into(),
             Self::WithoutCertManager => "404".into(),
@@ -109,6 +118,12 @@ impl Error {
                 kube::Error::Api(status) => status.code,
                 _ => 0,
             },
+            Self::Reconfiguration { .. } => {
+                return Disposition {
+                    retry: Retry::Growing,
+                    warn: true,
+                };
+            }
             Self::Certificate(_) => 0,
             Self::Foreign { .. } | Self::WithoutCertManager => {
                 return Disposition {
@@ -155,6 +170,7 @@ impl Error {
                 matches!(source.as_ref(), kube::Error::Api(status) if [403, 404].contains(&status.code))
             }
             Self::Write { .. }
+            | Self::Reconfiguration { .. }
             | Self::Certificate(_)
             | Self::Foreign { .. }
             | Self::WithoutCertManager

@@ -17,7 +17,7 @@ use tracing::{Span, instrument};
 
 use super::Context;
 use super::error::Error;
-use super::gather::{Gathered, gather};
+use super::gather::{Gathered, contact_of, gather};
 use crate::traces::SPANS;
 
 /// What was carried out.
@@ -164,6 +164,22 @@ impl World for Cluster<'_> {
                 let pods: Api<Pod> = Api::namespaced(client, namespace);
                 delete(&pods, "Pod", pod, seen(uid, resource_version)).await?
             }
+            Step::Reconfigure {
+                pod, list, version, ..
+            } => {
+                span.record("k8s.pod.name", pod);
+                let contact = contact_of(self.context, namespace, self.gathered, pod).await?;
+                let Some(contact) = contact else {
+                    return Ok(false);
+                };
+                let members = &self.context.members;
+                let asked = members.reconfigure(&contact, list, *version).await;
+                asked.map_err(|why| Error::Reconfiguration {
+                    pod: pod.clone(),
+                    why: why.to_string(),
+                })?;
+                true
+            }
             Step::DeleteClaim {
                 claim,
                 uid,
@@ -189,6 +205,10 @@ impl World for Cluster<'_> {
             } => {
                 self.context.metrics.restarted(namespace, &self.name);
                 tracing::info!(%namespace, %pod, server = %id, role = ?expect, %reason, "restarting member");
+            }
+            Step::Reconfigure { pod, list, .. } => {
+                let ensemble = &self.name;
+                tracing::info!(%namespace, %ensemble, %pod, %list, "the members agreed on another server list");
             }
             Step::DeleteClaim {
                 claim, id, reason, ..

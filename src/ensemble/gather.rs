@@ -25,7 +25,7 @@ use k8s_openapi::api::apps::v1::{StatefulSet, StatefulSetSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Resource, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use serde::Serialize;
 use serde_json::Value;
 use tracing::field::debug;
@@ -222,6 +222,18 @@ fn contact(pod: &Pod, authority: &AuthorityName) -> Option<Contact> {
     })
 }
 
+/// Where the member in the pod of this name is now.
+pub(crate) async fn contact_of(
+    context: &Context,
+    namespace: &str,
+    gathered: &Gathered,
+    pod: &str,
+) -> Result<Option<Contact>, Error> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    let pod = pods.get_opt(pod).await.map_err(Error::read("a pod"))?;
+    Ok(pod.and_then(|pod| contact(&pod, &gathered.authority)))
+}
+
 /// Objects that an ensemble with another uid owns: it had the same name and was deleted.
 fn leftovers(uid: Option<&str>, live: &Live) -> Vec<String> {
     let is_ensemble = |owner: &&Value| owner["kind"] == "ZooKeeperEnsemble";
@@ -351,6 +363,9 @@ fn observe_stateful_set(set: &StatefulSet, live: &Live) -> StatefulSetObservatio
         update_revision: status
             .filter(|_| seen)
             .and_then(|s| s.update_revision.clone()),
+        template_hash: template
+            .and_then(|m| m.annotations.as_ref()?.get(labels::TEMPLATE_HASH))
+            .cloned(),
         inputs_hash: annotation(labels::INPUTS_HASH),
         rendered_by: annotation(labels::RENDERED_BY),
         client_port_secret: object.and_then(|set| client_port_secret(&set["spec"]["template"])),
@@ -392,6 +407,7 @@ fn observe_pod(rules: Rules, pod: &Pod, ordinal: u16) -> PodObservation {
         resource_version: pod.resource_version().unwrap_or_default(),
         revision: revision(pod.metadata.annotations.as_ref()),
         controller_revision: pod.labels().get("controller-revision-hash").cloned(),
+        template_hash: pod.annotations().get(labels::TEMPLATE_HASH).cloned(),
         terminating: pod.metadata.deletion_timestamp.is_some(),
         controller: controller(&pod.metadata).map(|c| c.uid.clone()),
         silent_since: None,

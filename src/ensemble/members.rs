@@ -6,11 +6,12 @@ mod words;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use anyhow::bail;
 use async_trait::async_trait;
-use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::AuthorityName;
 use bellwether_ensemble::observation::{Credentials, ServerReport};
 use bellwether_ensemble::volume_report::VolumeReport;
+use bellwether_ensemble::{ServerId, Voters};
 use tokio::sync::Semaphore;
 
 use crate::certificates::Authorities;
@@ -37,6 +38,17 @@ pub trait Members: Send + Sync {
 
     /// All that is known of a member, whose server should be the one with this id.
     async fn report(&self, contact: &Contact, id: ServerId) -> Told;
+
+    /// Asks a member for another list of servers, if the present one has this version.
+    ///
+    /// # Errors
+    /// When it refuses, or does not answer in time. The list may have changed all the same.
+    async fn reconfigure(
+        &self,
+        contact: &Contact,
+        list: &Voters,
+        version: u64,
+    ) -> anyhow::Result<()>;
 
     /// Who is connected to a server, and who watches what: two lists of its AdminServer, as JSON. `None` if the member is of
     /// an earlier operator version, which does not know.
@@ -101,6 +113,22 @@ impl Members for Network {
             Some(authority) => self.control.state(contact.address, authority).await,
             None => words::ask(contact.address, "srvr").await,
         }
+    }
+
+    async fn reconfigure(
+        &self,
+        contact: &Contact,
+        list: &Voters,
+        version: u64,
+    ) -> anyhow::Result<()> {
+        let Some(authority) = &contact.authority else {
+            bail!("the pod is of an operator version that changes no members at run time");
+        };
+        let _turn = self.turns.acquire().await?;
+        let control = &self.control;
+        control
+            .reconfigure(contact.address, authority, list, version)
+            .await
     }
 
     async fn clients(&self, contact: &Contact) -> anyhow::Result<Option<[String; 2]>> {

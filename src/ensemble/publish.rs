@@ -269,6 +269,12 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
         let note = format!("Restarting {pod}: {reason}");
         add(EventType::Normal, word, RESTART, note, Some(pod.clone()));
     }
+    if let Some(Step::Reconfigure { list, .. }) = &outcome.step {
+        let word = EventReason::ServerListChanged.as_str();
+        let note =
+            format!("The members agreed on the server list {{{list}}}; none restarts for it");
+        add(EventType::Normal, word, "ChangeServerList", note, None);
+    }
     if let Some(Step::DeleteClaim { claim, reason, .. }) = &outcome.step {
         let word = EventReason::DeletingVolume.as_str();
         let note = format!("Deleting volume claim {claim}: {reason}");
@@ -293,7 +299,8 @@ fn list_change(gathered: &Gathered, plan: &Plan) -> Option<String> {
         .as_ref()
         .and_then(|s| s.template.as_ref())
     {
-        Some(old) if old.voters == *new => None,
+        // An event tells of it when the members agree.
+        Some(old) if old.voters == *new || old.version.is_some() => None,
         Some(old) => Some(format!(
             "The server list becomes {{{new}}} after {{{}}}; members take it over one by one, the leader last",
             old.voters

@@ -2,13 +2,14 @@
 //! way, and what remains.
 //!
 //! It is read from the status. A size change is a chain of steps of one member, so that the lists before
-//! and after the present one follow from it; where the chain began is not in the status.
+//! and after the present one follow from it; where the chain began is not in the status. Members that change at run
+//! time have one step.
 
 use std::collections::BTreeSet;
 
 use bellwether_api::ZooKeeperEnsemble;
 use bellwether_api::ensemble::status::{MemberStatus, Phase};
-use bellwether_api::ensemble::{Awaited, MemberState};
+use bellwether_api::ensemble::{Awaited, MemberState, MembershipChange};
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -120,16 +121,39 @@ impl Timeline {
             Phase::Growing => true,
             _ => wanted.len() > now.len(),
         };
+        let word = if grows { "Growing" } else { "Shrinking" };
+        if ensemble.spec.membership_change == Some(MembershipChange::Reconfiguration) {
+            return Some(Self {
+                title: format!("{word} to {} without a restart", wanted.len()),
+                since,
+                steps: at_run_time(&now, &wanted, turns),
+            });
+        }
         Some(Self {
-            title: format!(
-                "{} to {} in steps of one member",
-                if grows { "Growing" } else { "Shrinking" },
-                wanted.len()
-            ),
+            title: format!("{word} to {} in steps of one member", wanted.len()),
             since,
             steps: chain(&ensemble.name_any(), offset, &now, &wanted, grows, turns),
         })
     }
+}
+
+/// The list that the members have, and the one on which they are to agree.
+fn at_run_time(now: &BTreeSet<i32>, wanted: &[i32], turns: Vec<Turn>) -> Vec<Step> {
+    let list = |ids: &mut dyn Iterator<Item = &i32>| -> String {
+        let ids: Vec<String> = ids.map(ToString::to_string).collect();
+        format!("Server list {{{}}}", ids.join(","))
+    };
+    let present = Step {
+        title: list(&mut now.iter()),
+        stage: Stage::Done,
+        members: Vec::new(),
+    };
+    let next = Step {
+        title: list(&mut wanted.iter()),
+        stage: Stage::UnderWay,
+        members: turns,
+    };
+    vec![present, next]
 }
 
 /// The steps of a size change: the list before the present one, the present one, and those that follow.

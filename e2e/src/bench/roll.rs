@@ -20,7 +20,8 @@ pub fn run(kubectl: &Kubectl, options: &Options) -> Result<()> {
     let title = format!("Rolling restart of {SIZE} members");
     let mut table = Table::new(&title);
     for repetition in 1..=options.repetitions {
-        for way in options.ways() {
+        // A roll is the same whether lists change at run time or not.
+        for way in options.ways().filter(|way| *way != Way::RunTime) {
             table.add(
                 repetition,
                 way,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::plain::{NAME, Pattern, Strategy};
 use super::{Options, Way};
@@ -81,6 +81,13 @@ impl<'w> Subject<'w> {
         let clients = world.clients()?;
         let ensemble = match way {
             Way::Operator | Way::Other => world.small_ensemble(size)?,
+            Way::RunTime => {
+                let mut spec = Ensemble::small(size);
+                spec["membershipChange"] = json!("Reconfiguration");
+                let ensemble = world.ensemble("main", spec)?;
+                ensemble.wait_ready(size)?;
+                ensemble
+            }
             Way::Plain => {
                 pattern.create(world, size, Strategy::RollingUpdate)?;
                 Ensemble::new(world, NAME)
@@ -243,7 +250,7 @@ impl<'w> Subject<'w> {
         });
         let wall = asked.elapsed().as_secs_f64();
         let to = UNIX_EPOCH.elapsed()?.as_secs_f64();
-        if let (Err(error), Way::Operator) = (&ended, self.way) {
+        if let (Err(error), Way::Operator | Way::RunTime) = (&ended, self.way) {
             println!("    it did not end: {error:#}");
         }
         let before = leaders(&self.load.roles(), 0.0, from);

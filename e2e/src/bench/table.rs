@@ -64,7 +64,7 @@ impl Table {
             return;
         };
         println!();
-        for way in [Way::Operator, Way::Other, Way::Plain] {
+        for way in [Way::Operator, Way::RunTime, Way::Other, Way::Plain] {
             self.print_ratio(way, "floor", &floor);
         }
         if let Some(other) = self.median(Way::Other) {
@@ -128,7 +128,7 @@ impl Table {
     /// When the operator lost a write, let two members lead or did not carry the change out; or when
     /// a run failed for another reason.
     pub fn assert_safe(&self) -> Result<()> {
-        for run in self.of(Way::Operator) {
+        for run in self.of(Way::Operator).chain(self.of(Way::RunTime)) {
             ensure!(
                 run.lost == Some(0) && run.two_leaders == 0.0 && run.wall.is_some(),
                 "{}: the operator lost writes, had two leaders or did not end: {run:?}",

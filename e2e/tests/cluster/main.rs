@@ -25,6 +25,7 @@ mod network;
 mod observers;
 mod page;
 mod projections;
+mod reconfiguration;
 mod refusals;
 mod routing;
 mod scenarios;
@@ -68,6 +69,7 @@ const TESTS: &[Test] = tests![
     3 command_line::people_see_plan_and_act,
     5 observers::observers_serve_reads_restart_first_and_never_count,
     5 changes::a_chain_is_paused_resumed_and_turned_round,
+    5 reconfiguration::members_come_and_go_without_a_restart,
     3 changes::an_idle_ensemble_is_not_written_to,
     3 scenarios::scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals,
     1 authentication::clients_prove_who_they_are_and_the_mirror_is_one_of_them,
@@ -153,6 +155,7 @@ const ALONE: &[Test] = tests![
 /// As [`ALONE`], in a long search.
 const SEARCHES_ALONE: &[Test] = tests![
     5 tls::servers_are_switched_on_and_off_while_the_operator_is_killed,
+    9 reconfiguration::members_come_and_go_while_the_operator_is_killed,
 ];
 
 /// Room for members, taken for the time of a test.

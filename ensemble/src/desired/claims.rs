@@ -11,9 +11,13 @@ use crate::ids::Voters;
 use crate::observation::ClaimObservation;
 use crate::validate::ValidEnsemble;
 
-/// The claim of this member with the list that was finished, and that of the step that begins after it.
-/// With the uid the API server rejects the patch for a claim that replaced the observed one.
-pub fn record(claim: &ClaimObservation, voters: &Voters, next: Option<&Voters>) -> DesiredObject {
+/// The claim of this member with the list that was finished, its version where it has one, and the list of the step that begins
+/// after it. With the uid the API server rejects the patch for a claim that replaced the observed one.
+pub fn record(
+    claim: &ClaimObservation,
+    (voters, version): (&Voters, Option<u64>),
+    next: Option<&Voters>,
+) -> DesiredObject {
     DesiredObject {
         kind: ObjectKind::PersistentVolumeClaim,
         name: claim.name.clone(),
@@ -22,6 +26,7 @@ pub fn record(claim: &ClaimObservation, voters: &Voters, next: Option<&Voters>) 
                 "uid": claim.uid,
                 "annotations": {
                     labels::VOTERS: voters.to_string(),
+                    labels::LIST_VERSION: version.map(|version| format!("{version:x}")),
                     labels::NEXT_VOTERS: next.map(ToString::to_string),
                 },
             },

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use bellwether_api::ensemble::Authentication;
+use bellwether_api::ensemble::{Authentication, MAX_REPLICAS};
 use bellwether_api::labels;
 use serde_json::{Value, json};
 
@@ -31,6 +31,11 @@ pub const ELECTION_PORT: u16 = 3888;
 /// The port of ZooKeeper's own metrics, which is also its default.
 pub const METRICS_PORT: u16 = 7000;
 
+/// The file with the settings of every member, where members change at run time.
+pub const SETTINGS: &str = "settings.cfg";
+/// The file with the lines of all servers that the ensemble can have.
+pub const SERVERS: &str = "servers";
+
 /// A revision with its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderedRevision {
@@ -43,8 +48,6 @@ pub struct RenderedRevision {
 /// Settings that every member has and no user can change.
 ///
 /// * `standaloneEnabled=false`: one server must run as a quorum of one, or it could never grow.
-/// * `reconfigEnabled=false`: each server keeps to its own file (ZOOKEEPER-2819), which is what
-///   `safety` reasons about.
 /// * `quorumListenOnAllIPs`: the server need not resolve its own name before it listens.
 /// * `db.autocreate=false` (ZOOKEEPER-261): a member that lost its disk does not vote with an empty
 ///   one.
@@ -59,7 +62,6 @@ pub struct RenderedRevision {
 const FIXED: &[(&str, &str)] = &[
     ("dataDir", "/data"),
     ("standaloneEnabled", "false"),
-    ("reconfigEnabled", "false"),
     ("quorumListenOnAllIPs", "true"),
     ("db.autocreate", "false"),
     ("electionPortBindRetry", "0"),
@@ -121,6 +123,9 @@ pub fn render(
         ("security.properties".to_owned(), security),
         ("logback.xml".to_owned(), LOGBACK.to_owned()),
     ]);
+    if ensemble.changes_at_run_time() {
+        return render_without_list(ensemble, voters, tls, files);
+    }
     let servers = server_lines(ensemble, voters);
     let of_a_voter = cfg(ensemble, tls, &servers, None);
     // A leaver that restarts before its pod is removed must not vote, so its file makes it an observer.
@@ -157,7 +162,33 @@ pub fn render(
         revision: Revision {
             name,
             voters: voters.clone(),
+            version: None,
             initialize,
+            tls,
+        },
+        files,
+    }
+}
+
+/// The revision of an ensemble whose members change at run time: the settings, and the lines of all servers that it can have, of
+/// which the member program makes the list that a server begins with. So no change of the list makes another revision.
+fn render_without_list(
+    ensemble: &ValidEnsemble,
+    voters: &Voters,
+    tls: Encryption,
+    mut files: BTreeMap<String, String>,
+) -> RenderedRevision {
+    let most = u16::try_from(MAX_REPLICAS).unwrap_or(u16::MAX);
+    let all = Voters::first(most, ensemble.id_offset);
+    files.insert(SETTINGS.to_owned(), cfg(ensemble, tls, "", None));
+    files.insert(SERVERS.to_owned(), server_lines(ensemble, &all));
+    let name = format!("{}-config-{}", ensemble.name, short_hash(&files));
+    RenderedRevision {
+        revision: Revision {
+            name,
+            voters: voters.clone(),
+            version: Some(0),
+            initialize: None,
             tls,
         },
         files,
@@ -188,6 +219,12 @@ fn cfg(
     let mut lines: BTreeMap<&str, &str> = PREFERRED.iter().copied().collect();
     lines.extend(users.map(|(key, value)| (key.as_str(), value.as_str())));
     lines.extend(FIXED.iter().copied());
+    // Without it each server keeps to its own file (ZOOKEEPER-2819).
+    let reconfigures = ensemble.changes_at_run_time();
+    lines.insert(
+        "reconfigEnabled",
+        if reconfigures { "true" } else { "false" },
+    );
     lines.extend(server_tls_lines(tls.servers));
     lines.insert("clientPort", &port);
     let secure_port = SECURE_CLIENT_PORT.to_string();

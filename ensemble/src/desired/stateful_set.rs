@@ -11,7 +11,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 
 use super::claims::{ClaimSizes, DATA, LOG};
-use super::{DesiredObject, ObjectKind, Write, apply, members_service, metadata, written};
+use super::{
+    DesiredObject, ObjectKind, Write, apply, members_service, metadata, short_hash, written,
+};
+use crate::ids::Voters;
 use crate::observation::Revision;
 use crate::validate::ValidEnsemble;
 
@@ -40,6 +43,12 @@ pub fn restart_request(template: &Value) -> Option<String> {
     request.as_str().map(str::to_owned)
 }
 
+/// The hash of a rendered pod template without its server list.
+pub fn template_hash(template: &Value) -> Option<String> {
+    let hash = &template["metadata"]["annotations"][labels::TEMPLATE_HASH];
+    hash.as_str().map(str::to_owned)
+}
+
 /// The Secret in a rendered pod template with the certificate that members present to clients.
 pub fn client_port_secret(template: &Value) -> Option<String> {
     let mut volumes = template["spec"]["volumes"].as_array().into_iter().flatten();
@@ -61,6 +70,20 @@ pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
         }),
         write: Write::Merge,
     }
+}
+
+/// Sets only the list in the pod template of an ensemble whose members change at run time, and the number of replicas; the
+/// rest of the template stays as an earlier operator version rendered it.
+pub fn list_only(name: &str, voters: &Voters, version: u64, replicas: u16) -> DesiredObject {
+    let mut object = replicas_only(name, replicas);
+    let annotations = &mut object.body["spec"]["template"]["metadata"]["annotations"];
+    name_list(annotations, voters, version);
+    object
+}
+
+fn name_list(annotations: &mut Value, voters: &Voters, version: u64) {
+    annotations[labels::VOTERS] = json!(voters.to_string());
+    annotations[labels::LIST_VERSION] = json!(format!("{version:x}"));
 }
 
 /// Removes a newcomer that somebody else left in the pod template. A merge removes the annotation whichever
@@ -102,7 +125,8 @@ pub fn stateful_set(
 }
 
 /// The whole StatefulSet with the pod template that an earlier operator version wrote, to undo somebody else's
-/// change. Members that run that template do not restart.
+/// change. Members that run that template do not restart. The list of an ensemble whose members change at run time is that of
+/// the whole: the earlier template may have an older one.
 pub fn put_back(
     ensemble: &ValidEnsemble,
     template: &Value,
@@ -111,7 +135,13 @@ pub fn put_back(
 ) -> DesiredObject {
     let mut body = whole.body;
     let mut metadata = body["metadata"].take();
-    body["spec"]["template"] = template.clone();
+    let now = std::mem::replace(&mut body["spec"]["template"], template.clone());
+    if template_hash(template).is_some() {
+        let annotations = &mut body["spec"]["template"]["metadata"]["annotations"];
+        for list in [labels::VOTERS, labels::LIST_VERSION] {
+            annotations[list] = now["metadata"]["annotations"][list].clone();
+        }
+    }
     metadata["annotations"][labels::RENDERED_BY] = json!(rendered_by);
     if let Some(annotations) = metadata["annotations"].as_object_mut() {
         annotations.remove(labels::APPLIED_HASH);
@@ -169,6 +199,13 @@ pub(super) fn parts(
     });
     // The macro copies its arguments; the large pod spec is moved in instead.
     body["spec"]["template"]["spec"] = pod_spec(ensemble, revision);
+    if let Some(version) = revision.version {
+        let template = &mut body["spec"]["template"];
+        let hash = short_hash(template);
+        let annotations = &mut template["metadata"]["annotations"];
+        annotations[labels::TEMPLATE_HASH] = json!(hash);
+        name_list(annotations, &revision.voters, version);
+    }
     (meta, body)
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::desired::{DesiredObject, ObjectKind, Write};
-pub use read::{Template, storage};
+pub use read::{Template, storage, version};
 
 /// A write that the API server refuses, by the name of the object: it is not as the writer saw it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,6 @@
 //! The forecasts of whole changes, as people read them.
 
-use bellwether_api::ensemble::{Config, Observers, Storage};
+use bellwether_api::ensemble::{Config, MembershipChange, Observers, Storage};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 
 use super::*;
@@ -150,4 +150,73 @@ fn a_new_ensemble_is_created_and_a_paused_one_left_alone() {
     });
     let paused = forecast(Some(&of_size(3)), &paused, None);
     assert_eq!((paused.phase, paused.events.len()), (Phase::Paused, 0));
+}
+
+fn at_run_time(replicas: i32) -> ValidEnsemble {
+    valid(|spec| {
+        spec.replicas = replicas;
+        spec.membership_change = Some(MembershipChange::Reconfiguration);
+    })
+}
+
+#[test]
+fn members_that_change_at_run_time_come_and_go_at_once_and_only_a_leader_that_leaves_restarts() {
+    for from in [1, 3, 5, 7] {
+        for to in [1, 3, 5, 7, 9] {
+            for leader in [1, from] {
+                let leader = ServerId(u16::try_from(leader).unwrap());
+                let forecast = forecast(Some(&at_run_time(from)), &at_run_time(to), Some(leader));
+                let story = format!("{from} {to} {leader}: {:#?}", events(&forecast));
+                assert_eq!(forecast.phase, Phase::Ready, "{story}");
+                let leaves = i32::from(leader.0) > to && to > 1;
+                assert_eq!(
+                    forecast.restarts(),
+                    (usize::from(leaves), usize::from(leaves)),
+                    "{story}"
+                );
+                let agree = |e: &&Event| matches!(e, Event::Agree { .. });
+                let agreed = forecast.events.iter().filter(agree).count();
+                let most = if i32::from(leader.0) > to {
+                    2
+                } else {
+                    usize::from(from != to)
+                };
+                assert!(agreed <= most && (agreed > 0) == (from != to), "{story}");
+            }
+        }
+    }
+}
+
+#[test]
+fn newcomers_are_created_all_at_once_and_follow_before_they_vote() {
+    let forecast = forecast(Some(&at_run_time(1)), &at_run_time(5), None);
+    let expected = [
+        "pod zk-1 is created",
+        "pod zk-2 is created",
+        "pod zk-3 is created",
+        "pod zk-4 is created",
+        "the members agree on the server list {1,2,3,4,5}",
+    ];
+    assert_eq!(events(&forecast), expected);
+}
+
+#[test]
+fn one_roll_switches_to_changes_at_run_time_and_the_size_changes_after_it() {
+    let forecast = forecast(Some(&of_size(3)), &at_run_time(5), Some(ServerId(2)));
+    let told = events(&forecast);
+    assert_eq!(forecast.restarts(), (3, 1), "{told:#?}");
+    let last = [
+        "pod zk-4 is created",
+        "the members agree on the server list {1,2,3,4,5}",
+    ];
+    assert!(told.ends_with(&last.map(str::to_owned)), "{told:#?}");
+}
+
+#[test]
+fn a_roll_of_members_that_change_at_run_time_restarts_the_leader_last() {
+    let mut other = at_run_time(3);
+    other.heap_mib = 1024;
+    let forecast = forecast(Some(&at_run_time(3)), &other, Some(ServerId(2)));
+    assert_eq!(forecast.restarts(), (3, 1), "{:#?}", events(&forecast));
+    assert_eq!(forecast.phase, Phase::Ready);
 }

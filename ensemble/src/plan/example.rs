@@ -53,6 +53,7 @@ pub(crate) fn pod(
         resource_version: "1".to_owned(),
         revision: Some(revision.clone()),
         controller_revision: Some("new".to_owned()),
+        template_hash: None,
         controller: None,
         silent_since: None,
         terminating: false,
@@ -70,6 +71,7 @@ pub(crate) fn pod(
             role,
             zxid: 1 << 32,
             voters: revision.voters.clone(),
+            version: 0,
         },
     }
 }
@@ -80,6 +82,7 @@ pub(crate) fn volumes(has_database: bool, epoch: Option<u64>) -> VolumeReport {
         has_database,
         current_epoch: epoch,
         accepted_epoch: epoch,
+        stored_list: None,
         data: Usage {
             total: 8 << 30,
             free: 4 << 30,
@@ -114,6 +117,7 @@ impl Running {
         let set = |replicas| StatefulSetObservation {
             replicas,
             template: Some(revision.clone()),
+            template_hash: None,
             update_revision: Some("new".to_owned()),
             inputs_hash: Some(inputs(&ensemble, &revision)),
             rendered_by: Some("test".to_owned()),
@@ -249,7 +253,7 @@ impl Running {
                 reason,
                 ..
             } => (pod, expect, reason),
-            Step::DeleteClaim { claim, .. } => panic!("{claim} is deleted"),
+            other => panic!("{other:?}"),
         })
     }
 
@@ -290,6 +294,7 @@ pub(crate) fn runs(pod: &mut PodObservation, revision: &Revision) {
         role: pod.server.role(),
         zxid: 1 << 32,
         voters: revision.voters.clone(),
+        version: 0,
     };
 }
 
@@ -300,6 +305,7 @@ pub(crate) fn serves(pod: &mut PodObservation, role: MemberRole, epoch: u64) {
         role,
         zxid: epoch << 32,
         voters,
+        version: 0,
     };
 }
 

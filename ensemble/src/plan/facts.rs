@@ -24,8 +24,8 @@ pub struct Facts {
     set: Option<SetFacts>,
     /// The pods of members and observers, by name.
     pods: BTreeMap<String, PodFacts>,
-    /// The volume claims, by name: uid, whether it is being deleted, and the list that it carries.
-    claims: BTreeMap<String, (String, bool, Option<Voters>)>,
+    /// The volume claims, by name: uid, whether it is being deleted, and the lists that it carries.
+    claims: BTreeMap<String, (String, bool, [Option<Voters>; 2])>,
     /// The servers that may start with an empty disk.
     initialize: Option<Voters>,
 }
@@ -46,6 +46,8 @@ struct PodFacts {
     role: MemberRole,
     /// The list that its server judges quorums by, as the server reports it.
     voters: Option<Voters>,
+    /// The version of that list, and that of one that it has stored since, where members change at run time.
+    versions: [Option<u64>; 2],
     idle: bool,
     has_database: Option<bool>,
 }
@@ -78,10 +80,11 @@ impl Facts {
 
     /// What has changed for this step, in words; `None` if nothing has.
     ///
-    /// Claims count only for the deletion of a claim: a pass that records a list on claims may also restart a
-    /// member.
+    /// Claims count only for the deletion of a claim, and for a request for another list: a pass that records a list on claims may
+    /// also restart a member.
     pub fn change(&self, now: &Self, step: &Step) -> Option<String> {
-        let claims = matches!(step, Step::DeleteClaim { .. }) && self.claims != now.claims;
+        let counts = matches!(step, Step::DeleteClaim { .. } | Step::Reconfigure { .. });
+        let claims = counts && self.claims != now.claims;
         let same = self.generation == now.generation
             && self.set == now.set
             && self.pods == now.pods
@@ -113,8 +116,9 @@ impl Facts {
     }
 }
 
-fn claim(claim: &ClaimObservation) -> (String, bool, Option<Voters>) {
-    (claim.uid.clone(), claim.terminating, claim.voters.clone())
+fn claim(claim: &ClaimObservation) -> (String, bool, [Option<Voters>; 2]) {
+    let lists = [claim.voters.clone(), claim.next.clone()];
+    (claim.uid.clone(), claim.terminating, lists)
 }
 
 impl PodFacts {
@@ -125,6 +129,10 @@ impl PodFacts {
             revision: pod.controller_revision.clone(),
             role: pod.server.role(),
             voters: pod.server.voters().cloned(),
+            versions: [
+                pod.list_version(),
+                pod.volumes.as_ref().and_then(|v| v.stored_list),
+            ],
             idle: pod.is_idle(),
             has_database: pod.volumes.as_ref().map(|v| v.has_database),
         }
@@ -161,6 +169,7 @@ mod tests {
             resource_version: "1".to_owned(),
             revision: None,
             controller_revision: Some("a".to_owned()),
+            template_hash: None,
             controller: None,
             failing_container: None,
             silent_since: None,
@@ -174,6 +183,7 @@ mod tests {
                 role,
                 zxid: 7,
                 voters: Voters::first(3, 0),
+                version: 0,
             },
             volumes: None,
             presents: None,
@@ -194,6 +204,7 @@ mod tests {
             role: MemberRole::Leader,
             zxid: 8,
             voters: Voters::first(3, 0),
+            version: 0,
         };
         after.pods[0].resource_version = "2".to_owned();
         let facts = |o: &Observation| Facts::of(Some(1), o);

@@ -7,6 +7,8 @@
 use crate::encryption::Encryption;
 use crate::ids::{ServerId, Voters};
 use crate::observation::StatefulSetObservation;
+use crate::plan::reconfiguration::{self, Ask};
+use crate::plan::verdict::WaitingOn;
 use crate::plan::view::{Member, View};
 use crate::plan::volumes;
 use crate::rules::Rule;
@@ -18,6 +20,8 @@ use crate::validate::ValidEnsemble;
 pub struct Change {
     /// The voters that the template should name.
     pub voters: Voters,
+    /// The version of that list, where members change at run time.
+    pub version: Option<u64>,
     /// How many pods there should be.
     pub replicas: u16,
     /// The newcomer that initializes its empty disk; only in the step from one to two members.
@@ -28,6 +32,10 @@ pub struct Change {
     pub bounce: Option<ServerId>,
     /// The list of a step that may begin as soon as every volume claim carries it.
     pub begins: Option<Voters>,
+    /// The list to ask the members for, where they change at run time.
+    pub ask: Option<Ask>,
+    /// What the next list waits for, where members change at run time.
+    pub waiting: Option<WaitingOn>,
     /// Why nothing restarts: server lists are live that must not be live together.
     pub held: Option<String>,
 }
@@ -37,7 +45,10 @@ pub struct Change {
 /// A size change is finished before a new state of TLS begins, and every member runs the template's state before a step
 /// of a size change begins.
 pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservation) -> Change {
-    let mut change = next_voters(ensemble, view, set);
+    let mut change = match &view.lists {
+        Some(lists) => reconfiguration::next_list(ensemble, view, lists, set),
+        None => next_voters(ensemble, view, set),
+    };
     let wanted_voters = Voters::first(ensemble.size, ensemble.id_offset);
     let same = change.voters == view.template.voters && change.bounce.is_none();
     let at_rest = same && change.voters == wanted_voters && view.is_finished();
@@ -58,11 +69,14 @@ fn next_voters(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObser
     let named = named.filter(|_| may_name(view, template));
     let mut change = Change {
         voters: template.clone(),
+        version: None,
         replicas: set.replicas,
         initialize: named,
         tls: view.template.tls,
         bounce: None,
         begins: None,
+        ask: None,
+        waiting: None,
         held: None,
     };
     let checked = view.rules.keep(Rule::SmallSteps) && view.rules.keep(Rule::FinishedFirst);

@@ -116,8 +116,8 @@ pub fn plan_observers<'a>(
     } else {
         choose(ensemble, observation, view)
     };
-    let current = set.and_then(|s| s.update_revision.clone());
-    let outdated = pods.iter().filter(|p| p.is_outdated(&current)).count();
+    let is_outdated = |p: &&&PodObservation| set.is_none_or(|set| p.is_outdated(set));
+    let outdated = pods.iter().filter(is_outdated).count();
     ObserverPlan {
         outdated,
         object,
@@ -143,7 +143,7 @@ fn choose<'a>(
         let what = "the StatefulSet controller to notice the observers' new pod template";
         return Choice::Wait(WaitingOn::Other(what.to_owned()));
     }
-    let is_updated = |p: &&PodObservation| !p.is_outdated(&set.update_revision);
+    let is_updated = |p: &&PodObservation| !p.is_outdated(set);
     let updated = || observers.pods.iter().filter(is_updated);
     let outdated = || observers.pods.iter().filter(|p| !is_updated(p));
     if let Some(trouble) = updated().find_map(failing) {

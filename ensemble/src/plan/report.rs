@@ -328,7 +328,12 @@ fn change_of(found: &Findings<'_>, phase: Phase) -> Option<ChangeReport> {
         Phase::Blocked,
     ];
     let view = found.view;
-    let to = found.change.begins.as_ref().unwrap_or(&found.change.voters);
+    let wanted = Voters::first(found.ensemble.size, found.ensemble.id_offset);
+    let next = match view.lists {
+        Some(_) => &wanted,
+        None => &found.change.voters,
+    };
+    let to = found.change.begins.as_ref().unwrap_or(next);
     let from = view.live.iter().find(|list| **list != to);
     let rolls = view.members.values().any(|member| member.outdated);
     if !changes.contains(&phase) || !(rolls || from.is_some() || found.template_changes) {
@@ -411,6 +416,7 @@ fn phase(found: &Findings<'_>, wanted: &Voters) -> Phase {
 /// Whether the next step of a size change does not begin because a member is away.
 fn step_waits(view: &View<'_>, change: &Change, wanted: &Voters) -> bool {
     view.template.voters != *wanted
+        && view.lists.is_none()
         && change.voters == view.template.voters
         && change.begins.is_none()
         && view.live.len() == 1

@@ -99,6 +99,23 @@ enum Choice {
     Nothing,
 }
 
+/// A newcomer without a vote that runs an old pod template: no quorum needs it, and it may not be able to follow before.
+fn newcomer(view: &View<'_>) -> Option<Choice> {
+    let known = |m: &&Member<'_>| {
+        let votes = view.live.iter().any(|list| list.contains(m.id));
+        let set = !m.pod.terminating && !votes;
+        view.joining.contains(m.id) && m.outdated && set
+    };
+    let member = view.members.values().find(known)?;
+    let expect = match member.serves() {
+        true => Expect::Follower,
+        false => Expect::Idle,
+    };
+    let idle = member.serves() || member.is_idle();
+    let why = "its pod template changed; it does not vote yet".to_owned();
+    idle.then_some(Choice::Restart(member.id, expect, why))
+}
+
 /// The five rules, in their order. The first that has an answer decides.
 fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId>) -> Choice {
     let outdated: Vec<&Member<'_>> = view
@@ -106,6 +123,9 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
         .values()
         .filter(|m| m.outdated && view.template.voters.contains(m.id))
         .collect();
+    if let Some(newcomer) = newcomer(view).filter(|_| set.update_revision.is_some()) {
+        return newcomer;
+    }
     if outdated.is_empty() && bounce.is_none() && must_initialize(view).is_none() {
         return Choice::Nothing;
     }
@@ -386,7 +406,12 @@ fn verdict(view: &View<'_>, member: &Member<'_>, choice: &Choice) -> Verdict {
     if member.pod.terminating {
         return Verdict::Waiting(WaitingOn::Deletion(member.pod.name.clone()));
     }
-    if !view.template.voters.contains(member.id) {
+    if view.joining.contains(member.id) && member.serves() && !member.outdated {
+        let what = "the members to agree on a server list with it";
+        return Verdict::Waiting(WaitingOn::Other(what.to_owned()));
+    }
+    let stays = |id| view.template.voters.contains(id) || view.joining.contains(id);
+    if !stays(member.id) {
         return Verdict::Waiting(WaitingOn::Leave);
     }
     if member.outdated {

@@ -17,6 +17,7 @@ pub(super) fn leaders(view: &View<'_>) -> Option<Trouble> {
             role: MemberRole::Leader,
             zxid,
             voters,
+            ..
         } => Some(format!(
             "{} (epoch {}, server list {voters})",
             m.pod.name,

@@ -1,6 +1,7 @@
 //! An ensemble without a StatefulSet: a new one, one that was deleted and kept its volumes, or one
 //! whose StatefulSet was deleted by hand.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use bellwether_api::ensemble::Phase;
@@ -8,6 +9,7 @@ use bellwether_api::ensemble::status::Reason;
 
 use super::facts::Facts;
 use super::permission::{PERMISSION, closed, open_permission};
+use super::reconfiguration;
 use super::report::Report;
 use super::trouble::Trouble;
 use super::volumes::{self, Recorded};
@@ -28,6 +30,8 @@ enum Start {
     Create {
         /// Its first server list.
         voters: Voters,
+        /// The version of that list, where members change at run time and it has one.
+        version: Option<u64>,
         /// The newcomer that initializes its empty disk, if one did already.
         initialize: Option<crate::ids::ServerId>,
         /// What is encrypted.
@@ -52,15 +56,18 @@ pub(super) fn plan_start(
     observation: &Observation,
 ) -> Plan {
     let start = decide(rules, ensemble, observation);
-    let (voters, initialize, tls, replicas, permission, message) = match start {
+    let (voters, version, initialize, tls, replicas, permission, message) = match start {
         Start::Create {
             voters,
+            version,
             initialize,
             tls,
             replicas,
             permission,
             message,
-        } => (voters, initialize, tls, replicas, permission, message),
+        } => (
+            voters, version, initialize, tls, replicas, permission, message,
+        ),
         Start::Wait(message) => {
             let mut plan = Plan::nothing(Report::new(Phase::Starting, message));
             plan.requeue = SOON;
@@ -70,7 +77,12 @@ pub(super) fn plan_start(
             return Plan::nothing(Report::of_trouble(Phase::Blocked, trouble));
         }
     };
-    let rendered = config::render(ensemble, &voters, initialize, tls);
+    let ensemble = &*match version {
+        Some(_) => reconfiguration::at_run_time(ensemble),
+        None => Cow::Borrowed(ensemble),
+    };
+    let mut rendered = config::render(ensemble, &voters, initialize, tls);
+    rendered.revision.version = version.or(rendered.revision.version);
     let sizes = ClaimSizes::wanted(ensemble);
     let inputs = stateful_set::inputs_hash(ensemble, &rendered.revision, sizes);
     let authority = discovery::client_authority(ensemble, observation);
@@ -128,13 +140,26 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
     }
     match (volumes::recorded(rules, ensemble, observation), open) {
         (Recorded::Start(voters), _) => {
-            let message = format!(
-                "Creating the members {{{voters}}}, the last that are known to have served, on the \
-                 volumes that exist."
-            );
+            let message = last_known(&voters);
             let permission = closed(observation);
             start_all(ensemble, voters, permission, message)
         }
+        (
+            Recorded::AtRunTime {
+                list,
+                version,
+                pods,
+            },
+            _,
+        ) => Start::Create {
+            replicas: pods.last().map_or(0, |last| ensemble.ordinal(last) + 1),
+            message: last_known(&list),
+            voters: list,
+            version: Some(version),
+            initialize: None,
+            tls: Encryption::of_new(&ensemble.tls),
+            permission: Box::new(closed(observation)),
+        },
         // It never served.
         (Recorded::Nothing, Some(voters)) => {
             let message = format!("Creating {}.", members(voters.len()));
@@ -155,6 +180,12 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
     }
 }
 
+fn last_known(voters: &Voters) -> String {
+    format!(
+        "Creating the members {{{voters}}}, the last that are known to have served, on the volumes that exist."
+    )
+}
+
 /// So many members, in words.
 fn members(count: usize) -> String {
     match count {
@@ -173,6 +204,7 @@ fn start_all(
     Start::Create {
         replicas: u16::try_from(voters.len()).unwrap_or(u16::MAX),
         voters,
+        version: None,
         initialize: None,
         tls: Encryption::of_new(&ensemble.tls),
         permission: Box::new(permission),
@@ -234,6 +266,11 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         live.insert(&revision.voters);
         revisions.push(revision);
     }
+    // The lists in the annotations of such pods are of different times; their servers go on with their own.
+    let at_run_time = reconfiguration::latest(observation, ensemble.id_offset);
+    if let Some((_, list)) = &at_run_time {
+        live = BTreeSet::from([list]);
+    }
     let meet = may_live_together(live.iter().copied());
     let chosen = revisions
         .iter()
@@ -257,16 +294,18 @@ fn adopt(ensemble: &ValidEnsemble, observation: &Observation) -> Start {
         || closed(observation),
         |initialize| open_permission(observation, initialize),
     );
-    let message = format!(
-        "The StatefulSet is gone; creating it again for the members {{{}}}.",
-        chosen.voters
-    );
+    let voters = at_run_time
+        .as_ref()
+        .map_or(&chosen.voters, |(_, list)| list);
+    let message =
+        format!("The StatefulSet is gone; creating it again for the members {{{voters}}}.");
     let wanted = chosen.tls.wanted(&ensemble.tls);
     let tls = Encryption::next(chosen.tls, &Running::of(observation), wanted, false);
-    let size = u16::try_from(chosen.voters.len()).unwrap_or(u16::MAX);
+    let last = voters.last().map_or(0, |last| ensemble.ordinal(last) + 1);
     Start::Create {
-        replicas: size.max(pods.unwrap_or(0)),
-        voters: chosen.voters.clone(),
+        replicas: last.max(pods.unwrap_or(0)),
+        voters: voters.clone(),
+        version: at_run_time.as_ref().map(|(version, _)| *version),
         initialize: chosen.initialize,
         tls,
         permission: Box::new(permission),

@@ -88,7 +88,7 @@ pub(crate) fn trouble(view: &View<'_>, idle: bool) -> Vec<Trouble> {
     let long = |m: &Member<'_>| {
         let since = m.pod.unready_since;
         let long = since.is_some_and(|since| view.now.duration_since(since) >= START_TIME);
-        long && view.template.voters.contains(m.id)
+        long && (view.template.voters.contains(m.id) || view.joining.contains(m.id))
     };
     let mut late = members().filter(|m| late(m));
     let down = late.any(|m| idle || long(m)).then(|| Trouble {

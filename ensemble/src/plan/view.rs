@@ -14,6 +14,7 @@ use crate::observation::{
     ClaimObservation, Observation, PodObservation, PodState, Revision, ServerReport,
     StatefulSetObservation,
 };
+use crate::plan::reconfiguration::Lists;
 use crate::plan::volumes;
 use crate::rules::{Rule, Rules};
 use crate::safety::{can_elect, can_join};
@@ -107,6 +108,11 @@ impl Member<'_> {
 pub struct View<'a> {
     /// The revision of the pod template.
     pub template: &'a Revision,
+    /// What the servers tell of their lists, where members change at run time. The lists of pods and template are those that
+    /// servers judge by then: see [`crate::plan::reconfiguration::as_judged`].
+    pub lists: Option<Lists>,
+    /// Newcomers that follow without a vote until the members agree on a list with them; none where lists are in files.
+    pub joining: Voters,
     /// Members by server id; pods that are being deleted are among them.
     pub members: BTreeMap<ServerId, Member<'a>>,
     /// Ordinals that the StatefulSet wants and that have no pod.
@@ -154,6 +160,7 @@ impl<'a> View<'a> {
         set: &'a StatefulSetObservation,
     ) -> Result<Self, Unknown> {
         let template = set.template.as_ref().ok_or(Unknown::Template)?;
+        let lists = Lists::of(observation, ensemble.id_offset);
         let mut members = BTreeMap::new();
         for pod in &observation.pods {
             let id = ServerId::of_ordinal(pod.ordinal, ensemble.id_offset);
@@ -171,7 +178,7 @@ impl<'a> View<'a> {
                     says: revision.voters.clone(),
                 });
             }
-            let outdated = set.update_revision.is_none() || pod.is_outdated(&set.update_revision);
+            let outdated = pod.is_outdated(set);
             members.insert(
                 id,
                 Member {
@@ -202,10 +209,21 @@ impl<'a> View<'a> {
         } else {
             None
         };
-        let live = members.values().map(|m| m.voters);
-        let live = live.chain([&template.voters]).collect();
+        let live = members.values().filter(|m| m.serves() || lists.is_none());
+        let live = live.map(|m| m.voters).chain([&template.voters]);
+        // Another list was asked for, and the outcome is not known.
+        let asked = lists.as_ref().is_some_and(|lists| lists.settled().is_err());
+        let next = observation.claims.iter().filter_map(|c| c.next.as_ref());
+        let live = live.chain(next.filter(|_| asked)).collect();
+        let wanted = Voters::first(ensemble.size, ensemble.id_offset);
+        let joining = match &lists {
+            Some(_) => wanted.difference(&template.voters),
+            None => Voters::default(),
+        };
         Ok(Self {
             template,
+            lists,
+            joining,
             live,
             tls: Running::of(observation),
             members,

@@ -13,12 +13,14 @@ use crate::desired::{DesiredObject, claims};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{ClaimObservation, Observation};
 use crate::plan::membership::Change;
+use crate::plan::reconfiguration;
 use crate::plan::view::{Member, View};
 use crate::rules::{Rule, Rules};
 use crate::safety::{holds_majority, may_live_together, may_start};
 use crate::validate::ValidEnsemble;
 
-fn staying(claims: &[ClaimObservation]) -> impl Iterator<Item = &ClaimObservation> {
+/// The claims that are not being deleted.
+pub(super) fn staying(claims: &[ClaimObservation]) -> impl Iterator<Item = &ClaimObservation> {
     claims.iter().filter(|c| !c.terminating)
 }
 
@@ -44,6 +46,9 @@ pub fn lists(claims: &[ClaimObservation]) -> impl Iterator<Item = &Voters> {
 /// list at all (it served for the first time, or an earlier operator version made it) need not be complete: one
 /// list is live, and a leader leads under it.
 pub fn plan_records(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
+    if let Some(lists) = &view.lists {
+        return reconfiguration::plan_records(view, lists, change);
+    }
     let voters = &view.template.voters;
     let none = view.claims.iter().all(|c| c.voters.is_none());
     let first = none && view.live.len() == 1 && view.leader.is_some();
@@ -56,7 +61,7 @@ pub fn plan_records(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
     let next = change.begins.as_ref().filter(|_| view.claims_agree);
     staying(view.claims)
         .filter(|c| c.voters.as_ref() != Some(voters) || c.next.as_ref() != next)
-        .map(|claim| claims::record(claim, voters, next))
+        .map(|claim| claims::record(claim, (voters, None), next))
         .collect()
 }
 
@@ -75,14 +80,14 @@ fn under_way(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
         let ClaimObservation { voters, next, .. } = claim;
         let Some(voters) = voters else {
             let (voters, next) = common.filter(|_| has_data(claim))?;
-            return Some(claims::record(claim, voters, *next));
+            return Some(claims::record(claim, (voters, None), *next));
         };
         let mut others = view.live.iter().copied().filter(|list| *list != voters);
         let other = others.next().filter(|_| others.next().is_none())?;
         if is_taken_back(view, change, voters, other) {
             return None;
         }
-        (next.as_ref() != Some(other)).then(|| claims::record(claim, voters, Some(other)))
+        (next.as_ref() != Some(other)).then(|| claims::record(claim, (voters, None), Some(other)))
     };
     staying(view.claims).filter_map(record).collect()
 }
@@ -105,6 +110,15 @@ pub enum Recorded {
     Nothing,
     /// The list to start from; a majority of its members has its volume.
     Start(Voters),
+    /// The same, where members change at run time.
+    AtRunTime {
+        /// The list.
+        list: Voters,
+        /// Its version.
+        version: u64,
+        /// Whose pods there have to be: a change to another list may have been under way.
+        pods: Voters,
+    },
     /// Too few of the members have their volume.
     Lost {
         /// The list that was finished last.
@@ -127,6 +141,9 @@ pub fn recorded(rules: Rules, ensemble: &ValidEnsemble, observation: &Observatio
     if claims.iter().all(|c| c.voters.is_none()) {
         return Recorded::Nothing;
     }
+    if claims.iter().any(|c| c.version.is_some()) {
+        return recorded_at_run_time(ensemble, observation);
+    }
     let mut all: BTreeSet<&Voters> = lists(claims).collect();
     if !rules.keep(Rule::StartFromClaims) {
         all = claims.iter().filter_map(|c| c.voters.as_ref()).collect();
@@ -134,11 +151,7 @@ pub fn recorded(rules: Rules, ensemble: &ValidEnsemble, observation: &Observatio
     if let Some(why) = disagreement(ensemble, claims, &all) {
         return Recorded::Disagree(why);
     }
-    let volumes: Voters = staying(claims)
-        .filter(|c| c.voters.is_some())
-        .filter(|c| ensemble.transaction_log.is_none() || has_log(observation, c.ordinal))
-        .map(|c| ServerId::of_ordinal(c.ordinal, ensemble.id_offset))
-        .collect();
+    let volumes = intact(ensemble, observation);
     let finished: BTreeSet<&Voters> = claims.iter().filter_map(|c| c.voters.as_ref()).collect();
     let distance = |v: &&Voters| v.len().abs_diff(usize::from(ensemble.size));
     match choose(&finished, &all, &volumes, distance) {
@@ -151,6 +164,68 @@ pub fn recorded(rules: Rules, ensemble: &ValidEnsemble, observation: &Observatio
             None => Recorded::Nothing,
         },
     }
+}
+
+/// The list to start from, where members change at run time: the one with the latest version. Its servers go on with the lists on
+/// their volumes, and serve only with the majorities that these ask for.
+fn recorded_at_run_time(ensemble: &ValidEnsemble, observation: &Observation) -> Recorded {
+    let claims = || observation.claims.iter();
+    let Some(version) = claims().filter_map(|c| c.version).max() else {
+        return Recorded::Nothing;
+    };
+    let latest = || claims().filter(|c| c.version == Some(version));
+    let lists: BTreeSet<&Voters> = latest().filter_map(|c| c.voters.as_ref()).collect();
+    let next: BTreeSet<&Voters> = latest().filter_map(|c| c.next.as_ref()).collect();
+    let (Some(list), 1) = (lists.first(), lists.len()) else {
+        return Recorded::Disagree(
+            "The volume claims name different servers for the same version of the server list"
+                .to_owned(),
+        );
+    };
+    let offset = ensemble.id_offset;
+    if lists
+        .union(&next)
+        .any(|list| list.iter().any(|id| id.0 <= offset))
+    {
+        return Recorded::Disagree(format!(
+            "The volume claims are of an ensemble of the servers {{{list}}}, and with idOffset {offset} the servers \
+             would be others"
+        ));
+    }
+    let begun = !next.is_empty() || foreign(list, offset);
+    if !ensemble.changes_at_run_time() && begun {
+        return Recorded::Disagree(format!(
+            "The volume claims are of an ensemble whose members change at run time, in the middle of a change of the list \
+             {{{list}}}. Set membershipChange: Reconfiguration"
+        ));
+    }
+    let volumes = intact(ensemble, observation);
+    match lists
+        .union(&next)
+        .all(|list| holds_majority(&volumes, list))
+    {
+        true if !ensemble.changes_at_run_time() => Recorded::Start((*list).clone()),
+        true => Recorded::AtRunTime {
+            list: (*list).clone(),
+            version,
+            pods: lists
+                .union(&next)
+                .fold(Voters::default(), |all, list| all.union(list)),
+        },
+        false => Recorded::Lost {
+            voters: (*list).clone(),
+            intact: volumes.intersection(list),
+        },
+    }
+}
+
+/// The servers whose volumes exist, with the transaction log if that has its own.
+fn intact(ensemble: &ValidEnsemble, observation: &Observation) -> Voters {
+    staying(&observation.claims)
+        .filter(|c| c.voters.is_some())
+        .filter(|c| ensemble.transaction_log.is_none() || has_log(observation, c.ordinal))
+        .map(|c| ServerId::of_ordinal(c.ordinal, ensemble.id_offset))
+        .collect()
 }
 
 /// The first list that may start: finished lists, then lists of begun steps, then even lists without their last
@@ -182,19 +257,19 @@ fn without_last(voters: &Voters) -> Option<Voters> {
     Some(voters.difference(&Voters::from_iter([last])))
 }
 
+/// Whether the servers of a list are not the first ones with this offset.
+fn foreign(list: &Voters, offset: u16) -> bool {
+    let size = u16::try_from(list.len());
+    size.map(|size| Voters::first(size, offset)).as_ref() != Ok(list)
+}
+
 fn disagreement(
     ensemble: &ValidEnsemble,
     claims: &[ClaimObservation],
     lists: &BTreeSet<&Voters>,
 ) -> Option<String> {
     let offset = ensemble.id_offset;
-    let foreign = |v: &Voters| {
-        u16::try_from(v.len())
-            .map(|n| Voters::first(n, offset))
-            .as_ref()
-            != Ok(v)
-    };
-    if let Some(list) = lists.iter().find(|v| foreign(v)) {
+    if let Some(list) = lists.iter().find(|v| foreign(v, offset)) {
         return Some(format!(
             "The volume claims are of an ensemble of the servers {{{list}}}, and with idOffset \
              {offset} the servers would be others"

@@ -12,8 +12,12 @@
 //!    (`KeeperException.ReconfigInProgress`, `NewConfigNoQuorum`, `ConnectionLoss`). Servers that stored a list that is not committed
 //!    serve again only with a majority of it, so a newcomer that was removed meanwhile stops them for ever
 //!    (ZooKeeper's test `ReconfigRecoveryTest.testNextConfigUnreachable`); and members that have not learned of a commit need those who leave.
+//!    A request may also arrive late: the caller that made it may be gone, and the leader busy. So before newcomers are removed that were
+//!    asked for, **the present list is asked for again**: it gets another version, on which the earlier request does not depend.
 //! 3. **A server starts from the files that it had**, never from a list in a pod template: one that has forgotten the list that it stored
 //!    votes by an older one, of which a majority need not know of what was acknowledged since.
+//!    The exception is a member that has left and comes back: its volume may not know of that, least of all an old copy of it. It begins
+//!    with the later list, which does not name it, and itself.
 //! 4. **The leader leaves last, and not as the leader.** ZooKeeper hands over to another server when its leader leaves, which takes a second and a
 //!    half without a write where the restart of a leader takes less than half a second. While other leavers vote, a restart may elect one of them. So
 //!    they leave first, and the members that stay elect one of themselves. One member that stays cannot do that: only there ZooKeeper hands over.
@@ -30,8 +34,8 @@ pub struct Held {
     pub version: u64,
     /// The voters of that list.
     pub voters: Voters,
-    /// Whether it has stored a later list, which it does not know as committed.
-    pub pending: bool,
+    /// The version of a later list that it has stored and does not know as committed.
+    pub pending: Option<u64>,
     /// Whether it leads, or follows the leader.
     pub serves: bool,
 }
@@ -41,6 +45,8 @@ pub struct Held {
 pub struct Lists<'a> {
     /// The one server that says that it leads.
     pub leader: Option<ServerId>,
+    /// The epoch that it leads in.
+    pub epoch: u64,
     /// What those say that answer.
     pub held: &'a BTreeMap<ServerId, Held>,
 }
@@ -84,7 +90,8 @@ impl<'a> Lists<'a> {
     /// and nobody who answers has a later one.
     ///
     /// Servers that do not answer may have stored a later one. They cannot be elected with it: a majority has followed the
-    /// present leader, whose epoch is newer than theirs.
+    /// present leader, whose epoch is newer than theirs. So a list of an earlier epoch that another server has stored does not
+    /// count either: the leader would have it if it had been committed. Nor does one that the leader knows as committed.
     ///
     /// # Errors
     /// What is not known.
@@ -92,7 +99,9 @@ impl<'a> Lists<'a> {
         let leader = self.leader.and_then(|id| self.held.get(&id));
         let leader = leader.ok_or(Unsettled::NoLeader)?;
         for (id, held) in self.held {
-            if held.pending {
+            let later = held.pending.filter(|version| *version > leader.version);
+            let own = self.leader == Some(*id);
+            if later.is_some_and(|version| own || version >> 32 >= self.epoch) {
                 return Err(Unsettled::Pending(*id));
             }
             if held.version > leader.version {
@@ -185,7 +194,7 @@ mod tests {
         Held {
             version,
             voters: Voters::first(size, 0),
-            pending: false,
+            pending: None,
             serves: true,
         }
     }
@@ -199,9 +208,13 @@ mod tests {
         led_by(2, held)
     }
 
+    /// In epoch 1.
     fn led_by(id: u16, held: &BTreeMap<ServerId, Held>) -> Lists<'_> {
-        let leader = Some(ServerId(id));
-        Lists { leader, held }
+        Lists {
+            leader: Some(ServerId(id)),
+            epoch: 1,
+            held,
+        }
     }
 
     fn change(held: &mut BTreeMap<ServerId, Held>, id: u16, what: impl FnOnce(&mut Held)) {
@@ -273,9 +286,15 @@ mod tests {
     fn nobody_is_removed_while_a_list_is_on_its_way() {
         let mut held = five();
         assert_eq!(may_remove(ServerId(5), lists(&held)), Ok(()));
-        change(&mut held, 3, |held| held.pending = true);
+        change(&mut held, 3, |held| held.pending = Some(1 << 32 | 9));
         let expected = Unsettled::Pending(ServerId(3)).into();
         assert_eq!(may_remove(ServerId(5), lists(&held)), Err(expected));
+        // The leader was elected since, and does not have it.
+        let later = Lists {
+            epoch: 2,
+            ..lists(&held)
+        };
+        assert_eq!(may_remove(ServerId(5), later), Ok(()));
     }
 
     #[test]
@@ -301,6 +320,7 @@ mod tests {
         let mut held = five();
         let nobody = Lists {
             leader: None,
+            epoch: 0,
             held: &held,
         };
         assert_eq!(nobody.settled(), Err(Unsettled::NoLeader));

@@ -46,6 +46,11 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The members agree on another list while they run.
+    Agree {
+        /// The list.
+        voters: Voters,
+    },
     /// A volume claim is asked for more.
     Grow {
         /// The claim.
@@ -90,6 +95,9 @@ impl fmt::Display for Event {
             } => {
                 let who = if *leads { ", the leader," } else { "" };
                 write!(f, "pod {pod}{who} restarts: {reason}")
+            }
+            Self::Agree { voters } => {
+                write!(f, "the members agree on the server list {{{voters}}}")
             }
             Self::Grow { claim, size } => {
                 write!(

@@ -42,6 +42,8 @@ impl<F: Faults> World<F> {
             None if pod.age == 0 => PodState::Starting,
             None => PodState::Running,
         };
+        let at_run_time = pod.revision.version.is_some();
+        let known = self.lists.get(&id).filter(|_| at_run_time);
         let mut seen = PodObservation {
             name: pod.name.clone(),
             ordinal: pod.ordinal,
@@ -49,6 +51,7 @@ impl<F: Faults> World<F> {
             resource_version: pod.uid.to_string(),
             revision: Some(pod.revision.clone()),
             controller_revision: Some(pod.template.clone()),
+            template_hash: pod.template_hash.clone(),
             terminating: false,
             controller: None,
             state,
@@ -64,19 +67,21 @@ impl<F: Faults> World<F> {
                 Some(leader) => ServerReport::Serving {
                     role: if leader == id {
                         MemberRole::Leader
-                    } else if pod.revision.voters.contains(id) {
+                    } else if !pod.observes && (at_run_time || pod.revision.voters.contains(id)) {
                         MemberRole::Follower
                     } else {
                         MemberRole::Observer
                     },
                     zxid: zxid.unwrap_or_default(),
-                    voters: pod.revision.voters.clone(),
+                    voters: known.map_or(&pod.revision.voters, |(_, list)| list).clone(),
+                    version: known.map_or(0, |(version, _)| *version),
                 },
             },
             volumes: Some(VolumeReport {
                 has_database: zxid.is_some(),
                 current_epoch: zxid.map(|zxid| zxid >> 32),
                 accepted_epoch: None,
+                stored_list: None,
                 data: ROOM,
                 transaction_log: None,
             }),

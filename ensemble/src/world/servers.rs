@@ -38,6 +38,49 @@ impl<F: Faults> World<F> {
         self.join();
     }
 
+    /// The list that a server judges by. Where members change at run time: the one on its volume, if that names it, unless its pod
+    /// was made with a later one that does not; or else the latest one that it knows, and itself.
+    pub fn judged(&self, id: ServerId, pod: &Pod) -> Voters {
+        let given = &pod.revision.voters;
+        let Some(version) = pod.revision.version else {
+            return given.clone();
+        };
+        let own = self.lists.get(&id);
+        let latest = match own {
+            Some((known, own)) if own.contains(id) && (*known >= version || given.contains(id)) => {
+                return own.clone();
+            }
+            Some((known, own)) if *known >= version => own,
+            _ => given,
+        };
+        latest.union(&Voters::from_iter([id]))
+    }
+
+    /// The list of a server's leader. One that looks for a leader takes the list of those that serve, if that has a version.
+    fn of_leader(&self, leader: Option<ServerId>, pod: &Pod) -> Option<Voters> {
+        pod.revision.version?;
+        Some(self.lists.get(&leader?)?.1.clone())
+    }
+
+    /// The members agree on another list, if that of the ensemble has this version, a majority of the new one follows, and so does
+    /// every newcomer.
+    pub fn agree(&mut self, list: &Voters, version: u64) -> bool {
+        let leader = self.leaders().next();
+        let present = leader.and_then(|leader| self.lists.get(&leader)).cloned();
+        let following = self.following(leader);
+        let Some((known, old)) = present.filter(|_| holds_majority(&following, list)) else {
+            return false;
+        };
+        let newcomers = list.difference(&old);
+        if known != version || !newcomers.difference(&following).is_empty() {
+            return false;
+        }
+        for id in following.iter() {
+            self.lists.insert(id, (version + 1, list.clone()));
+        }
+        true
+    }
+
     fn may_join(&self, pod: &Pod) -> bool {
         self.runs(pod) && self.faults.joins(pod)
     }
@@ -51,8 +94,29 @@ impl<F: Faults> World<F> {
     fn begin_epoch(&mut self) {
         self.epoch += 1;
         let following = self.pods.iter().filter(|(_, pod)| pod.following.is_some());
+        let following: Vec<ServerId> = following.map(|(id, _)| *id).collect();
         self.disks
-            .extend(following.map(|(id, _)| (*id, self.epoch << 32)));
+            .extend(following.iter().map(|id| (*id, self.epoch << 32)));
+        self.take_over_list(&following);
+    }
+
+    /// Followers take over their leader's list. The first leader of an ensemble gives its list a version.
+    fn take_over_list(&mut self, following: &[ServerId]) {
+        let leader = self.leaders().next();
+        let Some((leader, pod)) = leader.and_then(|id| Some((id, self.pods.get(&id)?))) else {
+            return;
+        };
+        if pod.revision.version.is_none() {
+            return;
+        }
+        let first = (self.epoch << 32, self.judged(leader, pod));
+        let list = self.lists.entry(leader).or_insert(first).clone();
+        for id in following {
+            let at_run_time = |pod: &Pod| pod.revision.version.is_some();
+            if self.pods.get(id).is_some_and(at_run_time) {
+                self.lists.insert(*id, list.clone());
+            }
+        }
     }
 
     /// The servers that follow this leader, or any.
@@ -72,7 +136,7 @@ impl<F: Faults> World<F> {
             let lost = |(id, pod): &(&ServerId, &Pod)| {
                 let leads = |leader: &ServerId| self.pods.get(leader).and_then(|p| p.following);
                 pod.following.is_some_and(|leader| match leader == **id {
-                    true => !holds_majority(&self.following(Some(leader)), &pod.revision.voters),
+                    true => !holds_majority(&self.following(Some(leader)), &self.judged(**id, pod)),
                     false => leads(&leader) != Some(leader),
                 })
             };
@@ -98,14 +162,17 @@ impl<F: Faults> World<F> {
             let serving = self.following(None);
             let reaches = |pod: &Pod| leader.is_none_or(|leader| self.reaches(pod, leader));
             let joins = self.pods.get(&id).is_some_and(|pod| {
+                let list = self.of_leader(leader, pod);
+                let list = list.unwrap_or_else(|| self.judged(id, pod));
                 pod.following.is_none()
                     && reaches(pod)
                     && self.may_join(pod)
-                    && can_join(id, &pod.revision.voters, &serving, leader)
+                    && can_join(id, &list, &serving, leader)
             });
             if joins {
                 self.follow(id, leader);
                 self.disks.insert(id, self.epoch << 32);
+                self.take_over_list(&[id]);
             }
         }
     }
@@ -113,7 +180,7 @@ impl<F: Faults> World<F> {
     /// Elects the server with the newest data that majorities of its own list and of its followers' lists
     /// support.
     fn vote(&mut self) {
-        let list = |id: ServerId| self.pods.get(&id).map(|pod| &pod.revision.voters);
+        let list = |id: ServerId| self.pods.get(&id).map(|pod| self.judged(id, pod));
         let votes = |(id, pod): (&ServerId, &Pod)| {
             let zxid = self.disks.get(id).filter(|_| self.may_join(pod));
             zxid.map(|zxid| (*zxid, *id))
@@ -133,7 +200,7 @@ impl<F: Faults> World<F> {
             // Each supporter decides by its own list; one without a majority there withdraws its support.
             loop {
                 let decides =
-                    |id: &ServerId| list(*id).is_some_and(|l| holds_majority(&support, l));
+                    |id: &ServerId| list(*id).is_some_and(|l| holds_majority(&support, &l));
                 let decided: Voters = support.iter().filter(decides).collect();
                 if decided == support {
                     break;

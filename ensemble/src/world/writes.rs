@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::event::Event;
 use super::faults::Faults;
 use super::{World, difference};
-use crate::desired::stateful_set::INITIALIZE;
+use crate::desired::config::SETTINGS;
+use crate::desired::stateful_set::{INITIALIZE, template_hash};
 use crate::desired::{DesiredObject, ObjectKind};
 use crate::execute;
 use crate::execute::objects::{Refused, storage};
@@ -60,6 +61,14 @@ impl<F: Faults> execute::World for World<F> {
                 self.pods.remove(id);
                 self.elections();
             }
+            Step::Reconfigure { list, version, .. } => {
+                if !self.agree(list, *version) {
+                    return Ok(false);
+                }
+                let voters = list.clone();
+                self.events.push(Event::Agree { voters });
+                self.elections();
+            }
             Step::DeleteClaim { claim, uid, id, .. } => {
                 let kind = ObjectKind::PersistentVolumeClaim;
                 let is_meant = |c: &&Value| c["metadata"]["uid"] == **uid;
@@ -69,6 +78,7 @@ impl<F: Faults> execute::World for World<F> {
                 }
                 self.objects.remove(kind, claim);
                 self.disks.remove(id);
+                self.lists.remove(id);
             }
         }
         Ok(true)
@@ -91,7 +101,17 @@ impl<F: Faults> World<F> {
         let event = match object.kind {
             ObjectKind::StatefulSet if object.name == self.ensemble.name => {
                 let (before, after) = (&before["spec"]["template"], &after["spec"]["template"]);
-                (before != after)
+                let without_list = |template: &Value| {
+                    let mut template = template.clone();
+                    if template_hash(&template).is_some() {
+                        let annotations = &mut template["metadata"]["annotations"];
+                        for list in [labels::VOTERS, labels::LIST_VERSION] {
+                            annotations[list] = Value::Null;
+                        }
+                    }
+                    template
+                };
+                (without_list(before) != without_list(after))
                     .then(|| self.configured(before, after))
                     .flatten()
             }
@@ -113,7 +133,13 @@ impl<F: Faults> World<F> {
         let before = Revision::of(old);
         let was = before.as_ref().map(|before| self.zoo_cfg(before));
         // The list and the revision are in the event's words.
-        let mut hidden = vec![labels::CONFIG_REVISION, labels::VOTERS, INITIALIZE];
+        let mut hidden = vec![
+            labels::CONFIG_REVISION,
+            labels::VOTERS,
+            labels::LIST_VERSION,
+            labels::TEMPLATE_HASH,
+            INITIALIZE,
+        ];
         hidden.push(&after.name);
         hidden.extend(before.as_ref().map(|before| before.name.as_str()));
         Some(Event::Configure {
@@ -133,7 +159,10 @@ impl<F: Faults> World<F> {
         let map = self.objects.get(ObjectKind::ConfigMap, &revision.name);
         let first = revision.voters.iter().next();
         let file = map.zip(first);
-        let text = file.and_then(|(map, id)| map["data"][format!("zoo-{id}.cfg")].as_str());
+        let text = file.and_then(|(map, id)| {
+            let own = map["data"][format!("zoo-{id}.cfg")].as_str();
+            own.or(map["data"][SETTINGS].as_str())
+        });
         text.unwrap_or_default()
     }
 }

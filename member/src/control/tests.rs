@@ -94,7 +94,7 @@ impl Member {
             identity: member.directory.clone(),
             tls: "/nonexistent".into(),
         };
-        let control = Arc::new(Control::new(1, volumes, credentials));
+        let control = Arc::new(Control::new(1, "/nonexistent".into(), volumes, credentials));
         thread::spawn(move || control.run(&listener));
         member
     }
@@ -129,9 +129,14 @@ impl Drop for Member {
     }
 }
 
+/// Sends a question, and reads the answer.
+fn get(stream: &mut (impl Read + Write), path: &str) -> io::Result<String> {
+    request(stream, "GET", path)
+}
+
 /// Sends a request, and reads the answer.
-fn get(stream: &mut (impl Read + Write), path: &str) -> Result<String> {
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: member\r\n\r\n")?;
+fn request(stream: &mut (impl Read + Write), method: &str, path: &str) -> io::Result<String> {
+    write!(stream, "{method} {path} HTTP/1.1\r\nHost: member\r\n\r\n")?;
     let mut answer = Vec::new();
     let mut buffer = [0; 1024];
     loop {
@@ -311,4 +316,19 @@ impl rustls::client::danger::ServerCertVerifier for Anybody {
     fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
         vec![rustls::SignatureScheme::ECDSA_NISTP256_SHA256]
     }
+}
+
+#[test]
+fn a_list_is_only_asked_for_in_so_many_words_and_where_lists_change_at_run_time() {
+    let member = Member::start("reconfigures");
+    let mut stream = member.connect(member.operator());
+    let mut post = |path: &str| request(&mut stream, "POST", path).unwrap();
+    let answer = post("/reconfigure?members=1,2");
+    assert!(answer.contains("needs the version"), "{answer}");
+    let answer = post("/reconfigure?version=100000000&members=1,2");
+    assert!(answer.contains("file of the operator's"), "{answer}");
+    assert!(post("/report").starts_with("HTTP/1.1 404"));
+    let mut stream = member.connect(member.operator());
+    let answer = get(&mut stream, "/reconfigure?version=1&members=1").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404"), "{answer}");
 }

@@ -56,6 +56,7 @@ impl Pod {
             ensemble: Some("shop/zk".to_owned()),
             id_offset: None,
             observer: false,
+            given: Given::default(),
             now: 1000,
         };
         let pod = Self {
@@ -352,4 +353,96 @@ fn a_member_that_lost_its_volume_may_be_killed_while_it_copies() {
     pod.prepare().unwrap();
     pod.write("bootstrap/epochs", "2=8\n");
     assert!(pod.prepare().unwrap_err().contains("epoch 8"));
+}
+
+/// Directories of a pod whose ensemble changes its members at run time; the list was this when it was made.
+fn at_run_time(version: &str, members: &str) -> Pod {
+    let mut pod = Pod::new();
+    for id in 1..=3 {
+        fs::remove_file(pod.root.join(format!("config/zoo-{id}.cfg"))).unwrap();
+    }
+    pod.write(
+        "config/settings.cfg",
+        "dataDir=/data\nreconfigEnabled=true\n",
+    );
+    let line = |id: u16| format!("server.{id}=zk-{}:2888:3888:participant\n", id - 1);
+    let lines: String = (1..=13).map(line).collect();
+    pod.write("config/servers", &lines);
+    pod.environment.given = Given {
+        members: Some(members.to_owned()),
+        version: Some(version.to_owned()),
+    };
+    pod
+}
+
+#[test]
+fn where_members_change_at_run_time_the_configuration_is_on_the_volume() {
+    let pod = at_run_time("0", "1,2,3");
+    prepare(&pod.dirs, &pod.environment).unwrap();
+    let text = pod.read("data/config/zoo.cfg").unwrap();
+    let servers: Vec<&str> = text.lines().filter(|l| l.starts_with("server.")).collect();
+    assert_eq!(servers.len(), 3, "{text}");
+    let digest = "\nDigestAuthenticationProvider.superDigest=super:";
+    assert!(text.contains(digest), "{text}");
+    // `zkServer.sh status` reads this one.
+    assert_eq!(pod.read("conf/zoo.cfg").unwrap(), text);
+    let password = pod.read("conf/super-password").unwrap();
+    assert_eq!(password.len(), 48);
+    assert!(!text.contains(&password));
+    prepare(&pod.dirs, &pod.environment).unwrap();
+    assert_ne!(pod.read("conf/super-password").unwrap(), password);
+}
+
+#[test]
+fn a_member_goes_on_with_the_list_on_its_volume_unless_it_has_left() {
+    let pod = at_run_time("100000000", "1");
+    pod.write(
+        "data/config/zoo.cfg",
+        "dataDir=/data\ndynamicConfigFile=/data/config/zoo.cfg.dynamic.100000004\n",
+    );
+    let list = "server.1=zk-0:2888:3888:participant\nserver.2=zk-1:2888:3888:participant\n";
+    pod.write("data/config/zoo.cfg.dynamic.100000004", list);
+    prepare(&pod.dirs, &pod.environment).unwrap();
+    let text = pod.read("data/config/zoo.cfg").unwrap();
+    let path = pod.root.join("data/config/zoo.cfg.dynamic.100000004");
+    let line = format!("\ndynamicConfigFile={}\n", path.display());
+    assert!(
+        text.contains(&line) && !text.contains("\nserver."),
+        "{text}"
+    );
+    let mut later = at_run_time("200000000", "1");
+    later.dirs.data = pod.dirs.data.clone();
+    prepare(&later.dirs, &later.environment).unwrap();
+    let text = pod.read("data/config/zoo.cfg").unwrap();
+    assert!(
+        text.contains("\nserver.1=") && text.contains("\nserver.2="),
+        "{text}"
+    );
+    assert!(!text.contains("dynamicConfigFile"), "{text}");
+}
+
+#[test]
+fn files_of_another_time_are_forgotten_when_lists_are_in_files_of_the_operator() {
+    let pod = Pod::new();
+    pod.write(
+        "data/config/zoo.cfg.dynamic.100000004",
+        "server.2=zk-1:2888:3888\n",
+    );
+    prepare(&pod.dirs, &pod.environment).unwrap();
+    assert!(!pod.root.join("data/config").exists());
+}
+
+#[test]
+fn a_list_that_makes_no_sense_is_refused() {
+    for (version, members) in [
+        ("", "1,2"),
+        ("x", "1,2"),
+        ("1", ""),
+        ("1", "1,99"),
+        ("1", "1,,2"),
+    ] {
+        let pod = at_run_time(version, members);
+        prepare(&pod.dirs, &pod.environment).unwrap_err();
+        assert!(!pod.root.join("conf/zoo.cfg").exists());
+    }
 }

@@ -188,6 +188,7 @@ impl Operator {
             edited: None,
             client_port_secret: None,
             template: Some(revision),
+            template_hash: None,
             claim_size: Some(ensemble.storage_size.clone()),
             log_claim_size: None,
             restart: None,
@@ -201,6 +202,7 @@ impl Operator {
                 resource_version: "1".to_owned(),
                 revision: Some(self.revision(pod.template)?),
                 controller_revision: Some(format!("{:?}", pod.template)),
+                template_hash: None,
                 controller: None,
                 silent_since: None,
                 terminating: pod.terminating,
@@ -257,6 +259,7 @@ fn volumes(has_database: bool) -> VolumeReport {
         has_database,
         current_epoch: None,
         accepted_epoch: None,
+        stored_list: None,
         data: Usage {
             total: 8 << 30,
             free: 7 << 30,
@@ -280,6 +283,7 @@ fn report(ordinal: u8, pod: &Pod) -> ServerReport {
             },
             zxid: 0,
             voters: voters(pod.template.list),
+            version: 0,
         },
     }
 }

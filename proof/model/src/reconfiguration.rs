@@ -99,9 +99,21 @@ fn case(name: &str, (old, new): (u8, u8), (faults, losses): (u8, u8), turns: u8)
             faults,
             losses,
             turns,
+            volumes_stay: false,
             kept: Kept::ALL,
         },
         expected: None,
+    }
+}
+
+/// The same, with members that come back to their volumes.
+fn volumes_stay(case: Case) -> Case {
+    Case {
+        change: Change {
+            volumes_stay: true,
+            ..case.change
+        },
+        ..case
     }
 }
 
@@ -111,6 +123,7 @@ pub fn changes() -> Vec<Case> {
     vec![
         case("1 to 3", (one, three), (2, 0), 1),
         case("3 to 1", (three, one), (2, 0), 0),
+        volumes_stay(case("3 to 1 and back", (three, one), (1, 0), 0)),
         case("of one member for another", (three, 0b1011), (1, 0), 0),
         case("3 to 5", (three, five), (1, 0), 0),
         case("5 to 3", (five, three), (0, 0), 0),
@@ -165,12 +178,12 @@ pub fn switched_off() -> Vec<Case> {
             "one leader",
         ),
         off(
-            "the outcome known before a newcomer is removed: 1 to 3",
+            "the present list asked for again before newcomers go: 1 to 3",
             (one, three),
             (0, 0),
             1,
             Kept {
-                outcome_known: false,
+                fenced: false,
                 ..Kept::ALL
             },
             "service comes back",
@@ -186,6 +199,17 @@ pub fn switched_off() -> Vec<Case> {
             },
             "service comes back",
         ),
+        volumes_stay(off(
+            "the later list where a member comes back that has left: 3 to 1",
+            (three, one),
+            (0, 0),
+            0,
+            Kept {
+                has_left: false,
+                ..Kept::ALL
+            },
+            "one leader",
+        )),
         off(
             "the files that a server had: 1 to 3",
             (one, three),

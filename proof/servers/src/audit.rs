@@ -117,6 +117,7 @@ mod tests {
             role,
             zxid,
             voters: Voters::first(3, 0),
+            version: 0,
         }
     }
 

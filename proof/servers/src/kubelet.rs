@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bellwether_ensemble::desired::config::{SERVERS, SETTINGS};
 use bellwether_ensemble::desired::{DesiredObject, config};
+use bellwether_ensemble::execute::objects::Template;
 use bellwether_ensemble::observation::{PodState, Revision, ServerReport};
 use bellwether_ensemble::{ServerId, ValidEnsemble, Voters};
+use bellwether_member::{List, committed_file, version_in, zoo_cfg};
 use jiff::Timestamp;
 
 use crate::installation::Installation;
-use crate::server::Server;
+use crate::server::{Process, Server};
 
 /// How often the readiness probe runs, and how many failures in a row make a pod unready, as in the
 /// StatefulSet.
@@ -102,6 +105,8 @@ pub struct Pod {
     pub revision: Revision,
     /// The hash of the template that it was made from.
     pub template: String,
+    /// The hash of that template without the server list, where members change at run time.
+    pub template_hash: Option<String>,
     /// Where its server listens.
     pub address: Ipv4Addr,
     /// Whether it is being deleted.
@@ -127,7 +132,7 @@ impl Pod {
         ensemble: &ValidEnsemble,
         ordinal: u16,
         uid: u32,
-        template: (Revision, String),
+        template: Template,
         address: impl Fn(ServerId) -> Ipv4Addr,
     ) -> Result<Self> {
         let id = ServerId::of_ordinal(ordinal, ensemble.id_offset);
@@ -135,22 +140,32 @@ impl Pod {
         let volume = node.volume(ordinal);
         fs::create_dir_all(&conf)?;
         fs::create_dir_all(&volume)?;
-        if template.0.tls.needs_certificates() {
+        let revision = template.revision;
+        if revision.tls.needs_certificates() {
             fs::create_dir_all(conf.join("tls"))?;
         }
-        prepare(node, ensemble, ordinal, &template.0.name, &conf)?;
-        let path = conf.join("zoo.cfg");
-        let rendered = fs::read_to_string(&path)?;
-        fs::write(
-            &path,
-            on_loopback(&rendered, ensemble, id, [&volume, &conf], &address),
-        )?;
+        prepare(node, ensemble, ordinal, &revision, &conf)?;
+        let mut rendered = vec![conf.join("zoo.cfg")];
+        if revision.version.is_some() {
+            rendered.extend([SETTINGS, SERVERS].map(|name| conf.join(name)));
+            rendered.push(own_files(&volume).join("zoo.cfg"));
+            fs::copy(
+                conf.join("logback.xml"),
+                own_files(&volume).join("logback.xml"),
+            )?;
+        }
+        for path in rendered {
+            let text = fs::read_to_string(&path)?;
+            let text = on_loopback(&text, ensemble, id, [&volume, &conf], &address);
+            fs::write(&path, text)?;
+        }
         let mut pod = Self {
             ordinal,
             uid,
             resource_version: 0,
-            revision: template.0,
-            template: template.1,
+            revision,
+            template: template.hash,
+            template_hash: template.template_hash,
             address: address(id),
             terminating: false,
             ready: false,
@@ -166,12 +181,34 @@ impl Pod {
     }
 
     fn run(&mut self, node: &Node) -> Result<()> {
-        let conf = node.root.join(format!("pods/{}", self.uid));
+        let mut conf = self.conf(node);
+        if self.revision.version.is_some() {
+            let volume = node.volume(self.ordinal);
+            name_itself(ServerId(self.ordinal + 1), &conf, &volume)?;
+            conf = own_files(&volume);
+        }
         let log = node.log(self.ordinal);
         let server = Server::start(&node.installation, self.address, &conf, &log)?;
         self.server = Some(server);
         self.resource_version += 1;
         Ok(())
+    }
+
+    /// The directory of its configuration.
+    pub fn conf(&self, node: &Node) -> PathBuf {
+        node.root.join(format!("pods/{}", self.uid))
+    }
+
+    /// The process of its server, to be ended while a request is under way.
+    pub fn process(&self) -> Option<Process> {
+        self.server.as_ref()?.process()
+    }
+
+    /// Stops its server, with its connections open.
+    pub fn freeze(&self) {
+        if let Some(server) = &self.server {
+            server.freeze();
+        }
     }
 
     /// Deletes the pod as the API server does: the server is asked to end.
@@ -262,17 +299,51 @@ impl Pod {
     }
 }
 
+/// Where the server's files are on its volume, where members change at run time.
+pub fn own_files(volume: &Path) -> PathBuf {
+    volume.join("config")
+}
+
+/// What the container's command does before it starts a server that its own list does not name.
+fn name_itself(id: ServerId, conf: &Path, volume: &Path) -> Result<()> {
+    let own = own_files(volume);
+    let path = own.join("zoo.cfg");
+    let last = fs::read_to_string(&path)?;
+    let Some(name) = committed_file(&last) else {
+        return Ok(());
+    };
+    let file = own.join(name);
+    let lines = fs::read_to_string(&file)?;
+    let committed = List {
+        version: version_in(name).unwrap_or(0),
+        lines: &lines,
+    };
+    let servers = fs::read_to_string(conf.join(SERVERS))?;
+    let begins = format!("server.{id}=");
+    let line = servers.lines().find(|line| line.starts_with(&begins));
+    let text = zoo_cfg(
+        &fs::read_to_string(conf.join(SETTINGS))?,
+        Some((&file.display().to_string(), committed)),
+        List {
+            version: 0,
+            lines: "",
+        },
+        (id.0, line.context("the servers have no line of this one")?),
+    );
+    Ok(fs::write(path, text)?)
+}
+
 fn prepare(
     node: &Node,
     ensemble: &ValidEnsemble,
     ordinal: u16,
-    revision: &str,
+    revision: &Revision,
     conf: &Path,
 ) -> Result<()> {
     let mut command = node.installation.member();
     command.arg("prepare");
     for (flag, path) in [
-        ("--config", node.revision(revision)),
+        ("--config", node.revision(&revision.name)),
         ("--bootstrap", node.bootstrap()),
         ("--conf", conf.to_owned()),
         ("--data", node.volume(ordinal)),
@@ -290,6 +361,11 @@ fn prepare(
             format!("{}/{}", ensemble.namespace, ensemble.name),
         )
         .env("ID_OFFSET", ensemble.id_offset.to_string());
+    if let Some(version) = revision.version {
+        command
+            .env("MEMBERS", revision.voters.to_string())
+            .env("LIST_VERSION", format!("{version:x}"));
+    }
     let output = command.output().context("run bellwether-member")?;
     ensure!(
         output.status.success(),

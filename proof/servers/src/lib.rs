@@ -11,7 +11,6 @@ pub mod client;
 pub mod installation;
 pub mod kubelet;
 pub mod network;
-pub mod reconfigured;
 pub mod server;
 pub mod stranger;
 pub mod world;

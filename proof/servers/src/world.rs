@@ -1,7 +1,10 @@
 //! A small world: the API server's objects, the StatefulSet controller, the kubelets and one pass
 //! after another of the operator, around real servers.
 
+mod reconfigure;
 mod writes;
+
+pub use reconfigure::{InRequest, Victim};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,7 +13,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail, ensure};
-use bellwether_api::ensemble::{ClientsTls, MemberRole, Phase, Tls};
+use bellwether_api::ensemble::{ClientsTls, MemberRole, MembershipChange, Phase, Tls};
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec};
 use bellwether_ensemble::desired::claims::data_claim;
 use bellwether_ensemble::desired::{ObjectKind, pod_name};
@@ -23,7 +26,9 @@ use bellwether_ensemble::plan::plan_under;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::safety::holds_majority;
 use bellwether_ensemble::validate::{Context, invalid_message};
+use bellwether_ensemble::volume_report::{Usage, VolumeReport};
 use bellwether_ensemble::{Observation, Plan, ServerId, ValidEnsemble, Voters, validate};
+use bellwether_member::{STORED, committed_file, pending};
 use futures::future::join_all;
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -32,7 +37,7 @@ use tokio::time::sleep;
 use crate::audit::Audit;
 use crate::authority;
 use crate::installation::Installation;
-use crate::kubelet::{Node, Pod};
+use crate::kubelet::{Node, Pod, own_files};
 use crate::network::Network;
 use crate::stranger::Stranger;
 use crate::zookeeper::{MAX_ANSWER, TIMEOUT, ask_for};
@@ -59,6 +64,12 @@ pub struct World {
     pods: BTreeMap<u16, Pod>,
     uids: u32,
     restarts: u32,
+    requests: u32,
+    in_request: Option<InRequest>,
+    /// A request for another list that is on its way: whom it asks, for what, and under which version.
+    late: Option<(ServerId, Voters, u64)>,
+    /// The pods whose servers stay away.
+    held: BTreeSet<u16>,
     reports: BTreeMap<ServerId, ServerReport>,
     last: Option<Plan>,
     began: Instant,
@@ -116,6 +127,10 @@ impl World {
             pods: BTreeMap::new(),
             uids: 0,
             restarts: 0,
+            requests: 0,
+            in_request: None,
+            late: None,
+            held: BTreeSet::new(),
             reports: BTreeMap::new(),
             last: None,
             began: Instant::now(),
@@ -203,12 +218,36 @@ impl World {
         )
     }
 
-    /// The voters that each server's file names.
+    /// The voters that each server judges by: those of its file, or where members change at run time, what it told last.
     pub fn lists(&self) -> BTreeMap<ServerId, Voters> {
-        self.pods
-            .values()
-            .map(|pod| (ServerId(pod.ordinal + 1), pod.voters().clone()))
-            .collect()
+        let list = |pod: &Pod| {
+            let id = ServerId(pod.ordinal + 1);
+            let told = self.reports.get(&id).and_then(ServerReport::voters);
+            let told = told.filter(|_| pod.revision.version.is_some());
+            (id, told.unwrap_or(pod.voters()).clone())
+        };
+        self.pods.values().map(list).collect()
+    }
+
+    /// Lets members change at run time from now on.
+    pub fn change_at_run_time(&mut self) {
+        self.ensemble.spec.membership_change = Some(MembershipChange::Reconfiguration);
+        self.tell("the user wants members to change at run time");
+    }
+
+    /// How many requests for another list were made.
+    pub fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// What goes wrong in the next request for another list.
+    pub fn fail_in_request(&mut self, fault: InRequest) {
+        self.in_request = Some(fault);
+    }
+
+    /// Lets servers start again that were held.
+    pub fn release(&mut self) {
+        self.held.clear();
     }
 
     /// How many restarts the plan asked for and got so far.
@@ -331,15 +370,19 @@ impl World {
         if self.rules != Rules::ALL {
             return Ok(());
         }
+        if let Some(two) = self.audit.two_leaders() {
+            bail!("two leaders: {two}");
+        }
+        let template = self.objects.template(NAME);
+        if template.is_some_and(|template| template.revision.version.is_some()) {
+            return Ok(());
+        }
         let mut live: BTreeSet<Voters> = self.lists().into_values().collect();
         live.extend(self.template_voters());
         ensure!(
             live.len() <= 2,
             "more than two voter sets are live: {live:?}"
         );
-        if let Some(two) = self.audit.two_leaders() {
-            bail!("two leaders: {two}");
-        }
         Ok(())
     }
 
@@ -361,6 +404,7 @@ impl World {
             resource_version: pod.resource_version.to_string(),
             revision: Some(pod.revision.clone()),
             controller_revision: Some(pod.template.clone()),
+            template_hash: pod.template_hash.clone(),
             controller: None,
             silent_since: None,
             terminating: pod.terminating,
@@ -370,7 +414,7 @@ impl World {
             unready_since: None,
             created: pod.created,
             node: None,
-            volumes: None,
+            volumes: self.volumes(pod),
             presents: None,
             credentials: Default::default(),
             client_authority: None,
@@ -387,6 +431,28 @@ impl World {
         }
     }
 
+    /// What the member program says of the volume, where members change at run time.
+    fn volumes(&self, pod: &Pod) -> Option<VolumeReport> {
+        pod.revision.version?;
+        let volume = self.node.volume(pod.ordinal);
+        let own = own_files(&volume);
+        let text = |name: &str| fs::read_to_string(own.join(name)).ok();
+        let last = text("zoo.cfg").unwrap_or_default();
+        let room = Usage {
+            total: 8 << 30,
+            free: 7 << 30,
+        };
+        Some(VolumeReport {
+            has_database: fs::read_dir(volume.join("version-2"))
+                .is_ok_and(|mut files| files.next().is_some()),
+            current_epoch: None,
+            accepted_epoch: None,
+            stored_list: pending(committed_file(&last), text(STORED).as_deref()),
+            data: room,
+            transaction_log: None,
+        })
+    }
+
     /// The StatefulSet controller and the kubelets.
     fn controllers(&mut self) -> Result<()> {
         let Some(template) = self.objects.template(NAME) else {
@@ -396,6 +462,9 @@ impl World {
         for (ordinal, pod) in &mut self.pods {
             if *ordinal >= template.replicas && !pod.terminating {
                 pod.delete();
+            }
+            if self.held.contains(ordinal) && !pod.terminating {
+                continue;
             }
             if pod.look_after(&self.node)? {
                 gone.push(*ordinal);
@@ -410,7 +479,7 @@ impl World {
                 continue;
             }
             self.uids += 1;
-            let template = (template.revision.clone(), template.hash.clone());
+            let template = template.clone();
             self.objects.claim(NAME, ordinal);
             let address = |id| self.network.address(id);
             let pod = Pod::start(&self.node, &valid, ordinal, self.uids, template, address)?;
@@ -482,6 +551,7 @@ impl World {
     /// Every server's role and list in one line.
     pub fn picture(&self) -> String {
         let mut text = String::new();
+        let lists = self.lists();
         for pod in self.pods.values() {
             let id = ServerId(pod.ordinal + 1);
             let role = self
@@ -492,7 +562,8 @@ impl World {
                 (true, _) => "ending".to_owned(),
                 (false, role) => role.to_string().to_lowercase(),
             };
-            let list = pod.voters().to_string().replace(',', "");
+            let list = lists.get(&id).map(ToString::to_string);
+            let list = list.unwrap_or_default().replace(',', "");
             let _ = write!(text, "{id}:{role}{{{list}}} ");
         }
         text

@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bellwether::{Contact, Issuer, Members, Told};
 use bellwether_api_server::{ApiServer, Kind};
-use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::{AuthorityName, Issued, Party};
 use bellwether_ensemble::four_letter::probe_by;
 use bellwether_ensemble::volume_report::VolumeReport;
+use bellwether_ensemble::{ServerId, Voters};
 use bellwether_member::learner_lines;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep};
@@ -158,6 +158,15 @@ impl Issuer for Unsigned {
 impl Members for Reach {
     async fn state(&self, contact: &Contact) -> anyhow::Result<String> {
         self.ask(contact, "state").await
+    }
+
+    async fn reconfigure(
+        &self,
+        _contact: &Contact,
+        _list: &Voters,
+        _version: u64,
+    ) -> anyhow::Result<()> {
+        anyhow::bail!("the servers here know no reconfig")
     }
 
     async fn clients(&self, _contact: &Contact) -> anyhow::Result<Option<[String; 2]>> {

@@ -81,7 +81,7 @@ fn of_pods(events: &[Event]) -> Vec<String> {
         Event::Create { pod } => Some(format!("{pod} is created")),
         Event::Remove { pod, .. } => Some(format!("{pod} is removed")),
         Event::Restart { pod, .. } => Some(format!("{pod} restarts")),
-        Event::Configure { .. } | Event::Grow { .. } => None,
+        Event::Configure { .. } | Event::Agree { .. } | Event::Grow { .. } => None,
     };
     events.iter().filter_map(event).collect()
 }

@@ -3,6 +3,7 @@
 use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::observers;
+use bellwether_ensemble::execute::objects::version;
 use bellwether_ensemble::observation::ClaimObservation;
 use bellwether_ensemble::quantity::bytes;
 use bellwether_ensemble::validate::{log_volume, storage_size};
@@ -82,6 +83,10 @@ fn observe_claim(
         resource_version: claim.resource_version().unwrap_or_default(),
         owners: claim.owner_references().to_vec(),
         voters: list(labels::VOTERS),
+        version: claim
+            .annotations()
+            .get(labels::LIST_VERSION)
+            .and_then(|text| version(text)),
         next: list(labels::NEXT_VOTERS),
         terminating: claim.metadata.deletion_timestamp.is_some(),
         requested: requested.and_then(bytes),

@@ -9,15 +9,15 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::{AuthorityName, MEMBER, presented};
 use bellwether_ensemble::desired::stateful_set::CONTROL_PORT;
 use bellwether_ensemble::four_letter::probe_by;
 use bellwether_ensemble::observation::{Credentials, ServerReport};
 use bellwether_ensemble::volume_report::{self, VolumeReport};
+use bellwether_ensemble::{ServerId, Voters};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{StatusCode, Uri};
+use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::client::legacy::{Client, Error};
@@ -41,6 +41,8 @@ const MAX_ANSWER: usize = zookeeper::MAX_ANSWER as usize;
 const ANSWER: (Duration, usize) = (TIMEOUT, MAX_ANSWER);
 /// The same for lists: those of some ten thousand clients.
 const LIST: (Duration, usize) = (Duration::from_secs(3), 8 * 1024 * 1024);
+/// The same for a request for another list of servers: longer than the member program waits for its server.
+const ACT: (Duration, usize) = (Duration::from_secs(5), MAX_ANSWER);
 /// For how long a connection to a leader stays open that nothing is asked on: longer than the time between two looks at
 /// an ensemble at rest, so that they cost no handshake.
 const IDLE: Duration = Duration::from_secs(25);
@@ -193,11 +195,33 @@ impl Control {
         what: &str,
     ) -> anyhow::Result<Option<String>> {
         let answer = self
-            .ask(&self.closed, address, authority, what, LIST)
+            .ask(&self.closed, address, authority, (Method::GET, what), LIST)
             .await?;
         match answer {
             (StatusCode::OK, list) => Ok(Some(list)),
             (StatusCode::NOT_FOUND, _) => Ok(None),
+            (_, why) => bail!("{}", why.trim()),
+        }
+    }
+
+    /// Asks the server of the member at `address` for another list, if the present one has this version.
+    ///
+    /// # Errors
+    /// When the member refuses, or does not answer in time.
+    pub(super) async fn reconfigure(
+        &self,
+        address: IpAddr,
+        authority: &AuthorityName,
+        list: &Voters,
+        version: u64,
+    ) -> anyhow::Result<()> {
+        let what = format!("reconfigure?version={version:x}&members={list}");
+        let request = (Method::POST, what.as_str());
+        let answer = self
+            .ask(&self.closed, address, authority, request, ACT)
+            .await?;
+        match answer {
+            (StatusCode::OK, _) => Ok(()),
             (_, why) => bail!("{}", why.trim()),
         }
     }
@@ -209,7 +233,8 @@ impl Control {
         authority: &AuthorityName,
         what: &str,
     ) -> anyhow::Result<String> {
-        match self.ask(pool, address, authority, what, ANSWER).await? {
+        let question = (Method::GET, what);
+        match self.ask(pool, address, authority, question, ANSWER).await? {
             (StatusCode::OK, text) => Ok(text),
             // The member program says why its server does not answer.
             (_, why) => bail!("{}", why.trim()),
@@ -221,14 +246,16 @@ impl Control {
         pool: &Pool,
         address: IpAddr,
         authority: &AuthorityName,
-        what: &str,
+        (method, what): (Method, &str),
         (patience, longest): (Duration, usize),
     ) -> anyhow::Result<(StatusCode, String)> {
         // Making a key takes time, and the first one needs the API server; neither is the member's time.
         self.authorities.client(authority).await?;
         let uri = uri(address, authority, what)?;
         let answer = async {
-            let answer = pool.get(uri).await.map_err(innermost)?;
+            let mut request = Request::new(Empty::new());
+            (*request.method_mut(), *request.uri_mut()) = (method, uri);
+            let answer = pool.request(request).await.map_err(innermost)?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), longest);
             let bytes = body.collect().await;

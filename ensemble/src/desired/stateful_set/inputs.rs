@@ -50,6 +50,8 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         name: _,
         namespace: _,
         uid: _,
+        // The revision has it.
+        membership_change: _,
         // Numbers of pods, which a StatefulSet changes without its template.
         size: _,
         observers: _,
@@ -72,12 +74,18 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         // The name is a hash of files that also depend on the operator's version.
         name: _,
         voters,
+        version,
         initialize,
         tls,
     } = revision;
+    // A list that changes at run time is for newcomers: it restarts nobody.
+    let list = match version {
+        None => json!(voters.to_string()),
+        Some(_) => json!("at run time"),
+    };
     let ClaimSizes { data, log } = sizes;
     let mut inputs = vec![
-        json!(voters.to_string()),
+        list,
         json!(initialize.map(|id| id.0)),
         json!(image),
         json!(image_pull_policy),

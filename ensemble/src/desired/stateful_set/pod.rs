@@ -50,8 +50,28 @@ const MEMBER_MEMORY: &str = "64Mi";
 ///
 /// The configuration is named by its path, and its directory is not on the class path: Java refuses an archive of classes
 /// that an image may bring while a directory with files is (JDK, `SharedClassPathEntry::validate`).
-const START: &str = "trap 'kill -KILL $!; exit 143' TERM; \
-    ZOOCFGDIR=/not-on-the-class-path zkServer.sh start-foreground /conf/zoo.cfg & wait $!";
+macro_rules! start {
+    ($configuration:literal) => {
+        concat!(
+            "trap 'kill -KILL $!; exit 143' TERM; ZOOCFGDIR=/not-on-the-class-path \
+             zkServer.sh start-foreground ",
+            $configuration,
+            " & wait $!"
+        )
+    };
+}
+const START: &str = start!("/conf/zoo.cfg");
+
+/// As [`START`], for a server whose files are on its volume, since ZooKeeper writes each list beside its configuration.
+///
+/// A server that its own list does not name would exit: one that has left, or follows and is no voter yet, and whose container
+/// starts again. It begins with that list and itself.
+const START_FROM_VOLUME: &str = concat!(
+    "c=/data/config/zoo.cfg; l=$(sed -n 's/^dynamicConfigFile=//p' $c | tail -n 1); \
+     me=\"^server[.]$(cat /data/myid)=\"; if [ -f \"$l\" ] && ! grep -q \"$me\" \"$l\"; then \
+     { cat /conf/settings.cfg; grep '^server[.]' \"$l\"; grep \"$me\" /conf/servers; } > $c.new && mv $c.new $c; fi; ",
+    start!("/data/config/zoo.cfg")
+);
 
 pub(super) fn pod_labels(ensemble: &ValidEnsemble) -> Value {
     let mut all = ensemble.pod.labels.clone();
@@ -62,7 +82,10 @@ pub(super) fn pod_labels(ensemble: &ValidEnsemble) -> Value {
 pub(super) fn pod_annotations(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     let mut all = ensemble.pod.annotations.clone();
     all.insert(labels::CONFIG_REVISION.to_owned(), revision.name.clone());
-    all.insert(labels::VOTERS.to_owned(), revision.voters.to_string());
+    // Where members change at run time, the list is no part of the template's hash, and is added after it.
+    if revision.version.is_none() {
+        all.insert(labels::VOTERS.to_owned(), revision.voters.to_string());
+    }
     all.insert(labels::CONTROL.to_owned(), CONTROL_VERSION.to_owned());
     let mut state = |key: &str, state: &str| all.insert(key.to_owned(), state.to_owned());
     if revision.tls.servers != ServerTls::Disabled {
@@ -136,6 +159,15 @@ pub(super) fn pod_spec(ensemble: &ValidEnsemble, revision: &Revision) -> Value {
     let mut prepare = with_log(ensemble, prepare(ensemble), false);
     let mut zookeeper = with_log(ensemble, zookeeper(ensemble, revision.tls.clients), false);
     let mut probes = with_log(ensemble, probes(ensemble, revision.tls.servers), true);
+    if revision.version.is_some() {
+        zookeeper["command"] = json!(["bash", "-c", START_FROM_VOLUME]);
+        if let Some(variables) = prepare["env"].as_array_mut() {
+            variables.extend(list_of_the_pod());
+        }
+        // The password with which it asks the server for another list.
+        let conf = json!({ "name": "conf", "mountPath": "/conf", "readOnly": true });
+        mount(&mut probes, [conf]);
+    }
     if revision.tls.needs_certificates() {
         let identity = json!({ "name": "identity", "mountPath": IDENTITY, "readOnly": true });
         let tls = json!({ "name": "tls", "mountPath": "/tls" });
@@ -282,6 +314,19 @@ fn prepare(ensemble: &ValidEnsemble) -> Value {
     })
 }
 
+/// The list of the ensemble when the pod was made, for the member program.
+fn list_of_the_pod() -> impl Iterator<Item = Value> {
+    [
+        ("MEMBERS", labels::VOTERS),
+        ("LIST_VERSION", labels::LIST_VERSION),
+    ]
+    .into_iter()
+    .map(|(name, annotation)| {
+        let path = format!("metadata.annotations['{annotation}']");
+        json!({ "name": name, "valueFrom": { "fieldRef": { "fieldPath": path } } })
+    })
+}
+
 /// What a container with the member program gets. No limit of processor time: it would only make a
 /// readiness probe late.
 fn member_resources(cpu: &str) -> Value {
@@ -425,10 +470,14 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::process::{Child, Command, Stdio};
 
-    use super::START;
+    use super::{START, START_FROM_VOLUME};
 
     /// Runs the container's command with this script in the place of the image's `zkServer.sh`.
     fn start(name: &str, script: &str) -> Child {
+        run(START, name, script)
+    }
+
+    fn run(command: &str, name: &str, script: &str) -> Child {
         let directory = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let program = directory.join("zkServer.sh");
@@ -436,7 +485,7 @@ mod tests {
         fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         let path = std::env::var("PATH").unwrap();
         let child = Command::new("bash")
-            .args(["-c", START])
+            .args(["-c", command])
             .env("PATH", format!("{}:{path}", directory.display()))
             .stdout(Stdio::piped())
             .spawn();
@@ -456,6 +505,51 @@ mod tests {
         assert_eq!(child.wait().unwrap().code(), Some(143));
         // The output ends: no process holds the pipe any more.
         assert_eq!(output.read_to_string(&mut line).unwrap(), 0);
+    }
+
+    /// The `zoo.cfg` that server 4 starts with whose last one names a list with these servers, if any.
+    fn starts_with(name: &str, list: Option<&[u16]>) -> String {
+        let line = |id: &u16| format!("server.{id}=zk-{id}:2888:3888:participant\n");
+        let root = std::env::temp_dir().join(format!("volume-{name}-{}", std::process::id()));
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let of_list = root.join("data/config/zoo.cfg.dynamic.100000002");
+        let last = match list {
+            Some(_) => format!("a=b\ndynamicConfigFile={}\n", of_list.display()),
+            None => format!("a=b\n{}", line(&4)),
+        };
+        write("data/myid", "4\n");
+        write("data/config/zoo.cfg", &last);
+        write("conf/settings.cfg", "a=b\n");
+        let all: String = (1..=13).map(|id| line(&id)).collect();
+        write("conf/servers", &all);
+        if let Some(list) = list {
+            let lines: String = list.iter().map(line).collect();
+            write("data/config/zoo.cfg.dynamic.100000002", &lines);
+        }
+        let (data, conf) = (root.join("data"), root.join("conf"));
+        let command = START_FROM_VOLUME
+            .replace("/data/", &format!("{}/", data.display()))
+            .replace("/conf/", &format!("{}/", conf.display()));
+        let output = run(&command, name, "cat $2").wait_with_output().unwrap();
+        fs::remove_dir_all(root).unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn a_server_that_its_own_list_does_not_name_begins_with_it_and_itself() {
+        let named = starts_with("named", Some(&[1, 4]));
+        assert!(named.starts_with("a=b\ndynamicConfigFile="), "{named}");
+        assert!(!named.contains("server."), "{named}");
+        let line = |id: u16| format!("server.{id}=zk-{id}:2888:3888:participant\n");
+        let expected = |ids: [u16; 3]| format!("a=b\n{}", ids.map(line).concat());
+        // Server 14 is not server 4.
+        let left = starts_with("left", Some(&[1, 14]));
+        assert_eq!(left, expected([1, 14, 4]));
+        assert_eq!(starts_with("new", None), format!("a=b\n{}", line(4)));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use super::Objects;
 use crate::desired::certificate::{self, certificate_name};
 use crate::desired::claims::{DATA, LOG};
 use crate::desired::network::policy_name;
-use crate::desired::stateful_set::{INITIALIZE, client_port_secret, restart_request};
+use crate::desired::stateful_set::{
+    INITIALIZE, client_port_secret, restart_request, template_hash,
+};
 use crate::desired::written::edited;
 use crate::desired::{
     DesiredObject, ObjectKind, Write, bootstrap_config_map, observers, parse_bootstrap, short_hash,
@@ -32,6 +34,8 @@ pub struct Template {
     pub revision: Revision,
     /// The name that the StatefulSet controller gives to it.
     pub hash: String,
+    /// See [`labels::TEMPLATE_HASH`].
+    pub template_hash: Option<String>,
     /// The image of ZooKeeper's container.
     pub image: String,
 }
@@ -80,6 +84,7 @@ impl Objects {
             replicas: replicas(spec),
             revision: Revision::of(template)?,
             hash: short_hash(template),
+            template_hash: template_hash(template),
             image: image.unwrap_or_default().to_owned(),
         })
     }
@@ -118,6 +123,7 @@ impl Objects {
             replicas: replicas(&set["spec"]),
             template: Revision::of(template),
             update_revision: Some(short_hash(template)),
+            template_hash: template_hash(template),
             inputs_hash: note(labels::INPUTS_HASH),
             rendered_by: note(labels::RENDERED_BY),
             client_port_secret: client_port_secret(template),
@@ -144,6 +150,9 @@ impl Objects {
                 resource_version: text("resourceVersion"),
                 owners: owners.unwrap_or_default(),
                 voters: list(labels::VOTERS),
+                version: metadata["annotations"][labels::LIST_VERSION]
+                    .as_str()
+                    .and_then(version),
                 next: list(labels::NEXT_VOTERS),
                 requested: size,
                 capacity: size,
@@ -169,6 +178,10 @@ impl Revision {
         Some(Self {
             name: note(labels::CONFIG_REVISION)?.to_owned(),
             voters: note(labels::VOTERS)?.parse().ok()?,
+            version: match note(labels::LIST_VERSION) {
+                Some(text) => Some(version(text)?),
+                None => None,
+            },
             initialize: match note(INITIALIZE) {
                 Some(id) => Some(ServerId(id.parse().ok()?)),
                 None => None,
@@ -179,6 +192,11 @@ impl Revision {
             },
         })
     }
+}
+
+/// The version of a server list in an annotation.
+pub fn version(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
 }
 
 /// The state that an annotation names: the first one without the annotation, `None` if there is no such state.

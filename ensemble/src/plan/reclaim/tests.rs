@@ -20,7 +20,7 @@ fn left() -> Running {
 fn deletes(running: &Running) -> Option<(String, ServerId)> {
     running.plan().step.map(|step| match step {
         Step::DeleteClaim { claim, id, .. } => (claim, id),
-        Step::RestartMember { pod, .. } => panic!("{pod} restarts"),
+        other => panic!("{other:?}"),
     })
 }
 

@@ -87,8 +87,14 @@ fn message(
 ) -> String {
     let doing = match &roll.step {
         Some(Step::RestartMember { pod, reason, .. }) => format!("Restarting {pod}: {reason}."),
-        // A roll has no other step.
-        Some(Step::DeleteClaim { .. }) | None => waiting(roll),
+        _ => match &change.ask {
+            Some(ask) if ask.list == view.template.voters => {
+                "Asking the members for their list again, so that the last request comes to nothing."
+                    .to_owned()
+            }
+            Some(ask) => format!("Asking the members for the list {{{}}}.", ask.list),
+            None => waiting(roll),
+        },
     };
     let size = wanted.len();
     match phase {
@@ -117,6 +123,14 @@ fn message(
             } else {
                 "Shrinking"
             };
+            if view.lists.is_some() {
+                let list = &view.template.voters;
+                return format!(
+                    "{word} to {size} without a restart; the server list is {{{list}}}. {doing}"
+                )
+                .trim_end()
+                .to_owned();
+            }
             let next = change.begins.as_ref().unwrap_or(&change.voters);
             let step = if view.template.voters == *next {
                 format!("the server list is {{{next}}}")

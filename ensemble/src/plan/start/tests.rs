@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use bellwether_api::ZooKeeperEnsembleSpec;
-use bellwether_api::ensemble::{Storage, TransactionLog};
+use bellwether_api::ensemble::{MembershipChange, Storage, TransactionLog};
 use jiff::Timestamp;
 
 use super::*;
@@ -85,6 +85,7 @@ fn outlived(controller: Option<&str>) -> (ValidEnsemble, Observation) {
         resource_version: "1".to_owned(),
         revision: Some(revision.clone()),
         controller_revision: Some("1".to_owned()),
+        template_hash: None,
         terminating: false,
         controller: controller.map(str::to_owned),
         silent_since: None,
@@ -235,6 +236,7 @@ fn adopted_pods_may_start_empty_only_if_none_has_served() {
                 role: bellwether_api::ensemble::MemberRole::Follower,
                 zxid: 1,
                 voters: Voters::first(3, 0),
+                version: 0,
             };
         }),
         (false, |o| o.bootstrap.as_mut().unwrap().until = Some(o.now)),
@@ -355,4 +357,87 @@ fn the_first_start_lets_every_member_begin_empty_for_a_while() {
     assert_eq!(permission.body["data"]["initialize"], "1,2,3", "{kinds:?}");
     assert_eq!(permission.body["data"]["until"], "600");
     assert_eq!(pods(&ensemble, &observation), 3);
+}
+
+/// Claims of members whose list changed at run time.
+fn at_run_time(ordinals: &[u16], list: u16, next: Option<u16>) -> Observation {
+    let claim = |ordinal: &u16| ClaimObservation {
+        voters: Some(Voters::first(list, 0)),
+        version: Some(1 << 32 | 7),
+        next: next.map(|next| Voters::first(next, 0)),
+        ..claim("data", *ordinal)
+    };
+    Observation {
+        claims: ordinals.iter().map(claim).collect(),
+        ..Default::default()
+    }
+}
+
+#[test]
+fn members_that_change_at_run_time_start_with_the_latest_list_and_all_who_may_be_in_it() {
+    let spec = |change| ZooKeeperEnsembleSpec {
+        replicas: 3,
+        membership_change: change,
+        ..Default::default()
+    };
+    let ensemble = example(spec(Some(MembershipChange::Reconfiguration)));
+    let version = |observation: &Observation| {
+        let plan = plan_start(Rules::ALL, &ensemble, observation);
+        plan.report.revision.and_then(|revision| revision.version)
+    };
+    let mut rest = at_run_time(&[0, 1, 2], 3, None);
+    // One that was away for longer.
+    rest.claims[2].voters = Some(Voters::first(5, 0));
+    rest.claims[2].version = Some(1 << 32);
+    assert_eq!(
+        (pods(&ensemble, &rest), version(&rest)),
+        (3, Some(1 << 32 | 7))
+    );
+    // The outcome of the last request is not known.
+    let asked = at_run_time(&[0, 1, 2], 1, Some(3));
+    assert_eq!(
+        (pods(&ensemble, &asked), version(&asked)),
+        (3, Some(1 << 32 | 7))
+    );
+    let lost = at_run_time(&[0], 1, Some(3));
+    let plan = plan_start(Rules::ALL, &ensemble, &lost);
+    assert_eq!(plan.report.trouble().unwrap().reason, Reason::VolumesLost);
+    // With lists in files again: at rest all start with the same one.
+    let files = example(spec(None));
+    assert_eq!(list(&files, 3).map(|r| r.version), Some(None));
+    let plan = plan_start(Rules::ALL, &files, &rest);
+    assert_eq!(plan.report.revision.map(|r| r.version), Some(None));
+    let plan = plan_start(Rules::ALL, &files, &asked);
+    let message = plan.report.trouble().unwrap().message;
+    assert!(
+        message.contains("membershipChange: Reconfiguration"),
+        "{message}"
+    );
+}
+
+#[test]
+fn adopted_pods_that_change_at_run_time_go_on_with_the_list_that_their_servers_tell() {
+    let (ensemble, mut observation) = outlived(None);
+    let known = 1 << 32 | 9;
+    for (pod, made) in observation.pods.iter_mut().zip([1, 3, 3]) {
+        let revision = pod.revision.as_mut().unwrap();
+        revision.voters = Voters::first(made, 0);
+        revision.version = Some(1 << 32 | u64::from(made));
+        pod.volumes = Some(crate::plan::example::volumes(true, Some(1)));
+        pod.server = ServerReport::Serving {
+            role: match pod.ordinal {
+                0 => bellwether_api::ensemble::MemberRole::Leader,
+                _ => bellwether_api::ensemble::MemberRole::Follower,
+            },
+            zxid: 1 << 32,
+            voters: Voters::first(3, 0),
+            version: known,
+        };
+    }
+    let plan = plan_start(Rules::ALL, &ensemble, &observation);
+    let revision = plan.report.revision.unwrap();
+    assert_eq!(
+        (revision.voters, revision.version),
+        (Voters::first(3, 0), Some(known))
+    );
 }

@@ -148,6 +148,7 @@ fn a_start_never_misses_an_acknowledged_write_and_happens_wherever_that_is_certa
                     assert_eq!(could, None, "{}", text(&claims));
                     losses += 1;
                 }
+                Recorded::AtRunTime { .. } => panic!("no list has a version"),
                 Recorded::Nothing => assert!(claims.iter().all(|c| c.voters.is_none())),
                 Recorded::Disagree(why) => panic!("{why}: {}", text(&claims)),
             }

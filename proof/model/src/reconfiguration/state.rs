@@ -26,6 +26,8 @@ pub enum Entry {
     Write,
     /// The new list.
     Change,
+    /// The old list again, under another version.
+    Fence,
 }
 
 /// What a server has on its volume.
@@ -89,12 +91,18 @@ pub struct Server {
 pub struct State {
     /// The servers that exist.
     pub servers: [Option<Server>; MAX],
+    /// The volumes of those that were removed, if volumes stay.
+    pub left: [Option<Disk>; MAX],
     /// Whether the write was acknowledged.
     pub acknowledged: bool,
     /// Whether the new list was asked for. The request may arrive at any time after that, and again.
     pub asked: bool,
     /// Whether the user wants the old list again.
     pub turned: bool,
+    /// Whether the operator has asked for the old list again, so that the request for the new one comes to nothing.
+    pub fenced: bool,
+    /// Whether the operator is about to remove those who are not wanted: all of them at once, by what it read before.
+    pub removing: bool,
     /// How many more servers may be killed.
     pub faults: u8,
     /// How many more servers may be lost with their volumes.
@@ -137,9 +145,12 @@ impl State {
         }
         Self {
             servers,
+            left: [None; MAX],
             acknowledged: false,
             asked: false,
             turned: false,
+            fenced: false,
+            removing: false,
             faults: 0,
             losses: 0,
             turns: 0,
@@ -195,22 +206,19 @@ impl State {
 
     /// Writes epochs as ranks, so that states that differ only in how many elections there were are the same.
     pub fn ranked(mut self) -> Self {
-        let disks = |state: &Self| {
-            (0..MAX)
-                .filter_map(|s| state.disk(s).map(|d| d.epoch))
-                .collect()
+        let disks = |state: &mut Self, act: &mut dyn FnMut(&mut Disk)| {
+            let servers = state.servers.iter_mut().flatten();
+            let disks = servers.filter_map(|server| server.disk.as_mut());
+            disks.chain(state.left.iter_mut().flatten()).for_each(act);
         };
-        let mut epochs: Vec<u8> = disks(&self);
+        let mut epochs = Vec::new();
+        disks(&mut self, &mut |disk| epochs.push(disk.epoch));
         epochs.sort_unstable();
         epochs.dedup();
-        for server in 0..MAX {
-            self.on_disk(server, |disk| {
-                let rank = epochs.iter().position(|epoch| *epoch == disk.epoch);
-                disk.epoch = rank
-                    .and_then(|rank| u8::try_from(rank).ok())
-                    .unwrap_or(disk.epoch);
-            });
-        }
+        disks(&mut self, &mut |disk| {
+            let rank = epochs.iter().position(|epoch| *epoch == disk.epoch);
+            disk.epoch = u8::try_from(rank.unwrap_or_default()).unwrap_or(u8::MAX);
+        });
         self
     }
 }

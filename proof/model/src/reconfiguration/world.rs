@@ -17,6 +17,10 @@ pub struct Kept {
     pub outcome_known: bool,
     /// A server starts from the files that it had.
     pub own_files: bool,
+    /// Newcomers of a list that was asked for go only when the present one has another version.
+    pub fenced: bool,
+    /// A member that has left and comes back to its volume begins with the list without it. Its volume may be an old copy.
+    pub has_left: bool,
 }
 
 impl Kept {
@@ -25,6 +29,8 @@ impl Kept {
         newcomers_apart: true,
         outcome_known: true,
         own_files: true,
+        fenced: true,
+        has_left: true,
     };
 }
 
@@ -41,6 +47,8 @@ pub struct Change {
     pub losses: u8,
     /// How often the user turns round.
     pub turns: u8,
+    /// Whether the volumes of members that left stay, and they come back to them.
+    pub volumes_stay: bool,
     /// The rules.
     pub kept: Kept,
 }
@@ -54,8 +62,18 @@ pub enum Action {
     Ask,
     /// The request reaches this leader.
     Propose(usize),
-    /// The operator removes a server with its volume, while another one does not answer it.
-    Remove(usize, Option<usize>),
+    /// The operator asks for the old list again.
+    AskAgain,
+    /// That request reaches this leader.
+    ProposeAgain(usize),
+    /// This leader commits the old list again.
+    CommitAgain(usize),
+    /// The operator decides to remove those who are not wanted, while this one does not answer it.
+    Decide(Option<usize>),
+    /// They are removed, all at once.
+    Remove,
+    /// One that was removed comes back to its volume, or to an old copy of it.
+    Return(usize, bool),
     /// The user wants the old list again.
     Turn,
     /// A client's write reaches this leader.
@@ -89,6 +107,11 @@ pub enum Action {
 /// The servers of a mask as the operator has them.
 fn voters(mask: u8) -> Voters {
     servers(mask).map(id).collect()
+}
+
+/// The epoch that a server followed last, from 1.
+fn epoch(disk: &Disk) -> u64 {
+    u64::from(disk.epoch) + 1
 }
 
 fn id(server: usize) -> ServerId {
@@ -138,16 +161,27 @@ impl Change {
         following != 0 && self.convinces(state, leader, following)
     }
 
-    /// What the operator reads, without this server.
-    fn held(&self, state: &State, silent: Option<usize>) -> BTreeMap<ServerId, Held> {
+    /// What the operator reads, without this server, while that one leads.
+    ///
+    /// The new list has the version 1. The transaction of a list that is stored only may be another one, of the epoch that its
+    /// server followed last, unless the leader knows the new list.
+    fn held(
+        &self,
+        state: &State,
+        silent: Option<usize>,
+        leader: Option<usize>,
+    ) -> BTreeMap<ServerId, Held> {
         let answers = |s: &usize| state.role(*s) != Role::Down && Some(*s) != silent;
+        let known = leader.and_then(|leader| state.disk(leader));
+        let known = known.is_some_and(|disk| disk.changed);
+        let stored = |disk: &Disk| if known { 1 } else { epoch(disk) << 32 };
         let held = |s: usize| {
             let disk = state.disk(s);
             let changed = disk.is_some_and(|disk| disk.changed);
             Held {
                 version: u64::from(changed),
                 voters: voters(if changed { self.new } else { self.old }),
-                pending: disk.is_some_and(Disk::pending),
+                pending: disk.filter(|disk| disk.pending()).map(stored),
                 serves: state.leaders().any(|l| state.following(l) & bit(s) != 0),
             }
         };
@@ -160,14 +194,15 @@ impl Change {
         silent: Option<usize>,
         question: impl FnOnce(Lists<'_>) -> Result<T, E>,
     ) -> bool {
-        let held = self.held(state, silent);
         let mut leaders = state.leaders().filter(|l| Some(*l) != silent);
         let leader = match (leaders.next(), leaders.next()) {
-            (Some(one), None) => Some(id(one)),
+            (Some(one), None) => Some(one),
             _ => None,
         };
+        let held = self.held(state, silent, leader);
         let lists = Lists {
-            leader,
+            leader: leader.map(id),
+            epoch: leader.and_then(|l| state.disk(l)).map_or(0, epoch),
             held: &held,
         };
         question(lists).is_ok()
@@ -181,18 +216,36 @@ impl Change {
         if !state.asked && !state.turned && self.allowed(state, None, may) {
             actions.push(Action::Ask);
         }
+        // Nothing tells whether a request that was made is still to arrive.
+        let open = state.asked && state.turned;
+        let settled = |lists: Lists<'_>| lists.settled().map(drop);
+        if open && !state.fenced && self.kept.fenced && self.allowed(state, None, settled) {
+            actions.push(Action::AskAgain);
+        }
+        let exists = |s: &usize| state.servers[*s].is_some();
+        let leave: Vec<usize> = servers(!wanted).filter(exists).collect();
+        if leave.is_empty() {
+            return;
+        }
+        if state.removing {
+            actions.push(Action::Remove);
+            return;
+        }
+        if open && self.kept.fenced {
+            return;
+        }
         let began = state.asked || state.turned;
-        for server in servers(!wanted).filter(|s| state.servers[*s].is_some()) {
-            let others = (0..MAX).filter(|s| *s != server && state.servers[*s].is_some());
-            for silent in others.map(Some).chain([None]) {
-                let may = |lists: Lists<'_>| may_remove(id(server), lists);
-                let may = match self.kept.outcome_known {
-                    true => self.allowed(state, silent, may),
-                    false => began && silent.is_none(),
-                };
-                if may {
-                    actions.push(Action::Remove(server, silent));
-                }
+        for silent in (0..MAX).filter(exists).map(Some).chain([None]) {
+            let may = |lists: Lists<'_>| {
+                let mut all = leave.iter();
+                all.try_for_each(|server| may_remove(id(*server), lists))
+            };
+            let may = match self.kept.outcome_known {
+                true => self.allowed(state, silent, may),
+                false => began && silent.is_none(),
+            };
+            if may {
+                actions.push(Action::Decide(silent));
             }
         }
     }
@@ -209,12 +262,18 @@ impl Change {
                 .fold(0, |all, s| all | bit(s))
         };
         let change = disk.has(Entry::Change) && !disk.changed;
-        if state.asked
-            && !disk.has(Entry::Change)
-            && !disk.changed
-            && holds_majority(following, self.new)
-        {
+        let knows_of_neither = !disk.has(Entry::Change) && !disk.has(Entry::Fence) && !disk.changed;
+        if state.asked && knows_of_neither && holds_majority(following, self.new) {
             actions.push(Action::Propose(leader));
+        }
+        if state.fenced && state.asked && knows_of_neither {
+            actions.push(Action::ProposeAgain(leader));
+        }
+        if state.asked
+            && disk.has(Entry::Fence)
+            && self.convinces(state, leader, stored(Entry::Fence))
+        {
+            actions.push(Action::CommitAgain(leader));
         }
         if change && self.convinces(state, leader, stored(Entry::Change)) {
             actions.push(Action::Commit(leader));
@@ -309,7 +368,29 @@ impl Change {
             }
             Action::Ask => state.asked = true,
             Action::Propose(s) => state.on_disk(s, |disk| disk.append(Entry::Change)),
-            Action::Remove(s, _) => state.servers[s] = None,
+            Action::AskAgain => state.fenced = true,
+            Action::ProposeAgain(s) => state.on_disk(s, |disk| disk.append(Entry::Fence)),
+            // The list has another version now, so a request that depends on the one before is refused.
+            Action::CommitAgain(_) => state.asked = false,
+            Action::Decide(_) => state.removing = true,
+            Action::Remove => {
+                let wanted = if state.turned { self.old } else { self.new };
+                for s in servers(!wanted) {
+                    let left = state.servers[s].take().and_then(|server| server.disk);
+                    state.left[s] = left.filter(|_| self.volumes_stay);
+                }
+                state.removing = false;
+            }
+            Action::Return(s, copy) => {
+                let disk = state.left[s].take();
+                let disk = disk.map(|disk| if copy { Disk::NEW } else { disk });
+                let disk = disk.map(|disk| Disk {
+                    changed: disk.changed || self.kept.has_left,
+                    ..disk
+                });
+                let role = Role::Looking;
+                state.servers[s] = Some(Server { role, disk });
+            }
             Action::Turn => {
                 state.turned = true;
                 state.turns -= 1;
@@ -425,9 +506,10 @@ impl Change {
                 _ => 30,
             });
             match useful {
-                Some(Action::Write(_) | Action::Acknowledge(_) | Action::Remove(..)) | None => {
-                    return false;
-                }
+                Some(
+                    Action::Write(_) | Action::Acknowledge(_) | Action::Decide(_) | Action::Remove,
+                )
+                | None => return false,
                 Some(action) => state = self.after(&state, action),
             }
         }
@@ -463,6 +545,8 @@ impl Model for Change {
         if state.turns > 0 {
             actions.push(Action::Turn);
         }
+        let left = (0..MAX).filter(|s| state.left[*s].is_some());
+        actions.extend(left.flat_map(|s| [false, true].map(|copy| Action::Return(s, copy))));
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {

@@ -45,6 +45,15 @@ impl execute::World for World {
                 id,
                 ..
             } => (uid, resource_version, id),
+            Step::Reconfigure {
+                id, list, version, ..
+            } => {
+                self.requests += 1;
+                if let Err(error) = self.reconfigure(*id, list, *version).await {
+                    self.tell(&format!("{{{list}}} was asked for: {error:#}"));
+                }
+                return Ok(true);
+            }
             Step::DeleteClaim { id, .. } => {
                 self.lose_claim(id.0 - 1)?;
                 return Ok(true);

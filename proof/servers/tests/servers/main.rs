@@ -147,29 +147,32 @@ fn reconfigurations(installation: &Installation, rounds: Vec<(u64, String)>) -> 
             "reconfiguration::every_write_survives_changes_at_run_time_and_the_death_of_any_server";
         let installation = installation.clone();
         trials.push(trial(name.to_owned() + &again, 5, move || {
-            alone(reconfiguration::survives(
-                &installation,
-                &[1, 3, 5, 3, 5, 1],
-                seed,
-            ))
+            let sizes = &[1, 3, 5, 3, 5, 1];
+            run(&installation, 1, |world| {
+                reconfiguration::survives(world, sizes, seed)
+            })
         }));
     }
+    let late = installation.clone();
+    trials.push(trial(
+        "reconfiguration::a_request_that_arrives_late_changes_nothing".to_owned(),
+        3,
+        move || run(&late, 1, reconfiguration::a_late_request_changes_nothing),
+    ));
     let installation = installation.clone();
     trials.push(trial(
         "reconfiguration::an_ensemble_stops_without_the_newcomers_of_a_list_that_its_leader_stored"
             .to_owned(),
         3,
-        move || alone(reconfiguration::stops_without_its_newcomers(&installation)),
+        move || {
+            run(
+                &installation,
+                1,
+                reconfiguration::stops_without_its_newcomers,
+            )
+        },
     ));
     trials
-}
-
-/// Runs a test that makes its own servers.
-fn alone(test: impl Future<Output = Result<String>>) -> Result<String> {
-    Builder::new_current_thread()
-        .enable_all()
-        .build()?
-        .block_on(test)
 }
 
 /// Every size up and down, and members that come back to their old volumes.

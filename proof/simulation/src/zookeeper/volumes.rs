@@ -56,6 +56,7 @@ impl Zoo {
             has_database: disk.has_database() || log.is_some_and(Disk::has_database),
             current_epoch: Disk::epoch(disk.current_epoch),
             accepted_epoch: Disk::epoch(disk.accepted_epoch),
+            stored_list: None,
             data: usage(disk),
             transaction_log: log.map(usage),
         }
