@@ -229,6 +229,7 @@ async fn pass(guarded: &Guarded, scope: &Scope, key: &Key, span: &Span) -> Resul
     let step = plan.step.as_ref().map(|step| match step {
         Step::RestartMember { pod, .. } => format!("restart {pod}"),
         Step::Reconfigure { list, .. } => format!("reconfigure {list}"),
+        Step::Replace { id, .. } => format!("replace {id}"),
         Step::DeleteClaim { claim, .. } => format!("delete {claim}"),
     });
     span.record("bellwether.step", step);

@@ -238,6 +238,11 @@ pub struct ZooKeeperEnsembleSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
 
+    /// What becomes of a member whose node or disk is gone for good. Default: it waits for its volume, unless a person asks for
+    /// its replacement.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<Replacement>,
+
     /// Added to every server id: ordinal i is server id i + 1 + idOffset. For an ensemble whose
     /// servers' ids must not meet those of another one. Immutable. Default: 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -248,6 +253,22 @@ pub struct ZooKeeperEnsembleSpec {
     /// goes on reporting status.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+}
+
+/// The least and the most minutes after which a member is replaced: long enough for a node to come back, and a week.
+pub const LEAST_REPLACED_AFTER: i32 = 5;
+/// See [`LEAST_REPLACED_AFTER`].
+pub const MOST_REPLACED_AFTER: i32 = 10_080;
+
+/// When a member is replaced without being asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Replacement {
+    /// After how many minutes in which its pod cannot run (it finds no node, or its server ends again and again) a member's
+    /// volumes are deleted, and it starts with empty ones and copies everything from the others: 5 to 10080. Only while one member leads and
+    /// a majority serves without it.
+    #[schemars(range(min = 5, max = 10080))]
+    pub after_minutes: i32,
 }
 
 /// How the server list changes.

@@ -42,6 +42,9 @@ reasons! {
     /// `ZooKeeperEnsemble`: the volume claim of a member that left is deleted, since
     /// `storage.reclaimPolicy` is `Delete`.
     DeletingVolume: NOTHING,
+    /// `ZooKeeperEnsemble`, a warning: the volumes of a member are deleted, and it starts again with empty ones, since a person or
+    /// `spec.replacement` says so.
+    ReplacingMember: NOTHING,
     /// `ZooKeeperEnsemble`: another member leads.
     LeaderElected: "Nothing after a restart of the leader. If leaders change by themselves, see the members' logs and disks.",
     /// `ZooKeeperEnsemble`: the phase became `Ready`.

@@ -74,6 +74,10 @@ pub const RESTART_AT: &str = "zookeeper.bellwether.dev/restartedAt";
 /// status gives with the reason `DisksLost`, and means that loss only. It is read, never written.
 pub const ACCEPT_DATA_LOSS: &str = "zookeeper.bellwether.dev/accept-data-loss";
 
+/// Ensemble annotation a user sets to replace a member whose node or disk is gone for good: the name of its pod and the unique id of
+/// its data volume's claim, as `main-1:UID`. It means that claim only. It is read, never written.
+pub const REPLACE_MEMBER: &str = "zookeeper.bellwether.dev/replace-member";
+
 /// Annotation of a Secret: the hosts that an election may show it to in `spec.connection`, separated by commas,
 /// in the notation of the operator's `--allow-connection-host`. Its owner sets it; it is read, never written.
 pub const SECRET_HOSTS: &str = "zookeeper.bellwether.dev/hosts";

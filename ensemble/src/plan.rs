@@ -15,6 +15,7 @@ pub mod observers;
 pub mod permission;
 pub mod reclaim;
 pub mod reconfiguration;
+pub mod replacement;
 pub mod report;
 pub mod roll;
 mod runs;
@@ -129,6 +130,17 @@ pub enum Step {
         /// The version that the present list must have: the servers refuse the request if it has another.
         version: u64,
     },
+    /// Delete the volume claims of a member and its pod, so that it starts again with empty volumes.
+    Replace {
+        /// Its server id.
+        id: ServerId,
+        /// The claims; the one of the transaction log comes first, so that a request is carried out when that of the data is gone.
+        claims: Vec<Seen>,
+        /// The pod, if there is one: it keeps the claims.
+        pod: Option<Seen>,
+        /// Why, for people.
+        reason: String,
+    },
     /// Delete the volume claim of a member that left.
     DeleteClaim {
         /// The claim.
@@ -142,6 +154,27 @@ pub enum Step {
         /// Why, for people.
         reason: String,
     },
+}
+
+/// An object as it was judged: never act on another one of this name, or on one that changed since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its name.
+    pub name: String,
+    /// Its unique id.
+    pub uid: String,
+    /// Its resource version.
+    pub resource_version: String,
+}
+
+impl Seen {
+    fn of(name: &str, uid: &str, resource_version: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            resource_version: resource_version.to_owned(),
+        }
+    }
 }
 
 /// What a member must be when it is asked again just before its restart.
@@ -351,7 +384,10 @@ fn plan_existing(
     let settled = !template_changes && !list_changes && !recording && change.held.is_none();
     let ask = || reconfiguration::step(&view, &change);
     let ask = settled.then(ask).flatten();
-    let step = roll.step.clone().or(ask).or_else(|| loss.step.clone());
+    let replacement = replacement::plan(ensemble, observation, &view);
+    let replace = replacement.step.clone().filter(|_| settled);
+    let step = roll.step.clone().or(ask).or(replace);
+    let step = step.or_else(|| loss.step.clone());
     let step = step.or_else(|| {
         let deletion = || reclaim::plan_deletion(ensemble, observation, &view);
         settled.then(deletion).flatten()
@@ -368,6 +404,7 @@ fn plan_existing(
         refused: &observation.refused,
         growth: &growth,
         full: full.as_ref(),
+        replacement: replacement.trouble.as_ref(),
         expiring: expiring.as_ref(),
         not_issued: not_issued.as_ref(),
         loss: &loss,

@@ -174,6 +174,39 @@ pub fn may_restart_idle(member: ServerId, serving: &Voters) -> Result<(), Unsafe
     Ok(())
 }
 
+/// Why the volume of a member must not be given up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnsafeReplacement {
+    /// Nobody is known to have every acknowledged write.
+    #[error("no one member leads, so none is known to have every acknowledged write")]
+    NoLeader,
+    /// The others may need it.
+    #[error("too few of the other servers of {0} serve, so its data may be needed")]
+    Needed(Voters),
+}
+
+/// Whether a member that is known not to run may be replaced by one with an empty volume: one leads, and without it a majority of
+/// every live list follows. The leader has every acknowledged write, and a majority has them from it.
+///
+/// # Errors
+/// The first reason against it.
+pub fn may_replace<'a>(
+    member: ServerId,
+    serving: &Voters,
+    leader: Option<ServerId>,
+    live: impl IntoIterator<Item = &'a Voters>,
+) -> Result<(), UnsafeReplacement> {
+    if leader.is_none() {
+        return Err(UnsafeReplacement::NoLeader);
+    }
+    let others = serving.difference(&Voters::from_iter([member]));
+    let mut live = live.into_iter();
+    match live.find(|list| !holds_majority(&others, list)) {
+        Some(list) => Err(UnsafeReplacement::Needed(list.clone())),
+        None => Ok(()),
+    }
+}
+
 /// Whether an observer may be restarted: no live list names it, so it is in no quorum.
 ///
 /// # Errors

@@ -19,11 +19,12 @@ use std::collections::BTreeMap;
 
 use crate::ids::ServerId;
 use bellwether_api::ensemble::{
-    Authentication, DEFAULT_IMAGE_REPOSITORY, ImagePullPolicy, MAX_NAME_LENGTH, MAX_OBSERVERS,
-    MAX_REPLICAS, MembershipChange, NO_OBSERVERS, NOT_REQUIRED, Network, Pod, ReclaimPolicy,
-    Storage, Tls, versions,
+    Authentication, DEFAULT_IMAGE_REPOSITORY, ImagePullPolicy, LEAST_REPLACED_AFTER,
+    MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, MOST_REPLACED_AFTER, MembershipChange,
+    NO_OBSERVERS, NOT_REQUIRED, Network, Pod, ReclaimPolicy, Storage, Tls, versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
@@ -150,6 +151,10 @@ pub struct ValidEnsemble {
     pub restart_at: Option<String>,
     /// The annotation that asks for another authority of the members.
     pub replace_authority: Option<String>,
+    /// The annotation that asks for the replacement of a member.
+    pub replace_member: Option<String>,
+    /// After which time in which a member could not run it is replaced, if ever.
+    pub replace_after: Option<SignedDuration>,
     /// The annotation that accepts a loss of data.
     pub accept_data_loss: Option<AcceptRequest>,
     /// What the operator contributes.
@@ -266,6 +271,7 @@ pub fn validate(
         tls,
         authentication,
         network,
+        replacement,
         id_offset,
         paused,
     } = &ensemble.spec;
@@ -283,6 +289,9 @@ pub fn validate(
     let observers = observers.as_ref().map_or(0, |o| o.replicas);
     problems.range("spec.observers.replicas", Some(observers), 0, MAX_OBSERVERS);
     problems.range("spec.idOffset", *id_offset, 0, 80);
+    let replace_after = replacement.map(|replacement| replacement.after_minutes);
+    let (least, most) = (LEAST_REPLACED_AFTER, MOST_REPLACED_AFTER);
+    problems.range("spec.replacement.afterMinutes", replace_after, least, most);
     let id_offset = id_offset.unwrap_or(0);
     let (image, version) = image::check(
         wanted_image.as_deref(),
@@ -360,6 +369,8 @@ pub fn validate(
         paused: *paused,
         restart_at: annotation(labels::RESTART_AT),
         replace_authority: annotation(labels::REPLACE_AUTHORITY),
+        replace_member: annotation(labels::REPLACE_MEMBER),
+        replace_after: replace_after.map(|minutes| SignedDuration::from_mins(minutes.into())),
         accept_data_loss: accept_request(&ensemble.metadata),
         context: context.clone(),
     })

@@ -180,6 +180,21 @@ impl World for Cluster<'_> {
                 })?;
                 true
             }
+            Step::Replace { claims, pod, .. } => {
+                let all: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+                let mut taken = true;
+                for claim in claims {
+                    let seen = seen(&claim.uid, &claim.resource_version);
+                    taken &= delete(&all, "PersistentVolumeClaim", &claim.name, seen).await?;
+                }
+                if let Some(pod) = pod.as_ref().filter(|_| taken) {
+                    span.record("k8s.pod.name", &pod.name);
+                    let pods: Api<Pod> = Api::namespaced(client, namespace);
+                    let seen = seen(&pod.uid, &pod.resource_version);
+                    taken = delete(&pods, "Pod", &pod.name, seen).await?;
+                }
+                taken
+            }
             Step::DeleteClaim {
                 claim,
                 uid,
@@ -209,6 +224,10 @@ impl World for Cluster<'_> {
             Step::Reconfigure { pod, list, .. } => {
                 let ensemble = &self.name;
                 tracing::info!(%namespace, %ensemble, %pod, %list, "the members agreed on another server list");
+            }
+            Step::Replace { id, reason, .. } => {
+                let ensemble = &self.name;
+                tracing::warn!(%namespace, %ensemble, server = %id, %reason, "replacing a member");
             }
             Step::DeleteClaim {
                 claim, id, reason, ..

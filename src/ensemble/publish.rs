@@ -275,6 +275,11 @@ fn notes(gathered: &Gathered, plan: &Plan, outcome: &Outcome) -> Vec<Note> {
             format!("The members agreed on the server list {{{list}}}; none restarts for it");
         add(EventType::Normal, word, "ChangeServerList", note, None);
     }
+    if let Some(Step::Replace { id, reason, .. }) = &outcome.step {
+        let word = EventReason::ReplacingMember.as_str();
+        let note = format!("Replacing server {id}: {reason}");
+        add(EventType::Warning, word, "ReplaceMember", note, None);
+    }
     if let Some(Step::DeleteClaim { claim, reason, .. }) = &outcome.step {
         let word = EventReason::DeletingVolume.as_str();
         let note = format!("Deleting volume claim {claim}: {reason}");

@@ -40,6 +40,11 @@ impl Reason {
                 "After a minute that is a warning (`Degraded`): see `kubectl describe pod` and the logs of the member that the message names.",
             )
             .more("bellwetherensemblememberaway"),
+            Self::ReplacementWaits => Guidance::new(
+                "It deletes no volume until the others are known to have every acknowledged write, and the member is known not to run.",
+                "Correct the annotation, or what the message names.",
+            )
+            .more("a-members-node-or-disk-is-gone-for-good"),
             Self::MembersUnreachable => Guidance::new(
                 "It decides nothing on members that it cannot ask: none of them is restarted or removed, and no step of a size change begins.",
                 "Let the operator's pods reach the port 8078 of the members (2181 and 8079 in pods that an earlier version of the operator made): a NetworkPolicy or a service mesh between the two namespaces is the usual cause. The message says which members do not answer, and how.",

@@ -279,6 +279,8 @@ vocabulary! {
         Rolling,
         /// A member does not serve.
         MemberDown,
+        /// A member is to be replaced by one with an empty volume, and cannot be yet.
+        ReplacementWaits,
         /// Members are ready by the word of Kubernetes, and the operator cannot ask their servers.
         MembersUnreachable,
         /// A pod cannot run: image, scheduling or a crash.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
+use bellwether_api::labels::{TEMPLATE_HASH, VOTERS};
 use serde_json::{Value, json};
 
 use super::plain::{NAME, Pattern, Strategy};
@@ -215,11 +216,22 @@ impl<'w> Subject<'w> {
         let pods = self.world.pods.all();
         let is_member = |pod: &&Value| pod["metadata"]["ownerReferences"][0]["name"] == NAME;
         let members: Vec<&Value> = pods.iter().filter(is_member).collect();
+        // Where members change at run time, the template's list changes without a restart.
+        let template = &set["spec"]["template"]["metadata"]["annotations"];
+        let list = template[VOTERS].as_str().unwrap_or_default();
+        let at_run_time = !template[TEMPLATE_HASH].is_null();
+        if at_run_time && list.split(',').count() != usize::from(size) {
+            return Err(format!("the server list is {list}"));
+        }
         let up_to_date = |pod: &Value| {
             let conditions = pod["status"]["conditions"].as_array();
             let mut conditions = conditions.into_iter().flatten();
-            pod["metadata"]["labels"]["controller-revision-hash"] == *revision
-                && pod["metadata"]["deletionTimestamp"].is_null()
+            let metadata = &pod["metadata"];
+            let same = match at_run_time {
+                true => metadata["annotations"][TEMPLATE_HASH] == template[TEMPLATE_HASH],
+                false => metadata["labels"]["controller-revision-hash"] == *revision,
+            };
+            same && pod["metadata"]["deletionTimestamp"].is_null()
                 && conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
         };
         let done = members.iter().filter(|pod| up_to_date(pod)).count();

@@ -309,3 +309,51 @@ pub(crate) fn a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused(
     ensure!(after == before, "{before} writes before, {after} after");
     Ok(())
 }
+
+/// A member whose server ends over a broken disk is replaced by one with an empty volume, when a person says so: the others serve on,
+/// and none of them restarts.
+pub(crate) fn a_member_whose_disk_is_broken_is_replaced_on_request(world: &World) -> Result<()> {
+    let clients = world.clients()?;
+    let mut spec = Ensemble::small(3);
+    spec["membershipChange"] = json!("Reconfiguration");
+    let ensemble = world.ensemble("main", spec)?;
+    ensemble.wait_ready(3)?;
+    let load = Load::start(clients, ensemble, 3)?;
+    let leader = ensemble.wait_leader()?;
+    let broken = (0..3).map(|ordinal| ensemble.pod(ordinal));
+    let broken = broken.into_iter().find(|pod| *pod != leader);
+    let broken = broken.context("all lead")?;
+    let others = |mut uids: BTreeMap<String, String>| {
+        uids.remove(&broken);
+        uids
+    };
+    let before = others(ensemble.uids());
+    let claim = || -> Result<String> {
+        let name = format!("pvc/data-{broken}");
+        let uid = "jsonpath={.metadata.uid}";
+        world.run(&["get", &name, "-o", uid])
+    };
+    let old = claim()?;
+    // ZooKeeper reads the epoch when it starts, and exits over one that is no number.
+    let spoil = "echo x > /data/version-2/currentEpoch; kill -TERM 1";
+    let exec = ["exec", &broken, "-c", "zookeeper", "--", "sh", "-c"];
+    world.run(&[&exec[..], &[spoil]].concat())?;
+    until("the status tells of the pod", PATIENCE, || {
+        let (degraded, reason, message) = ensemble.condition("Degraded")?;
+        let good = reason == "PodFailing" && message.contains(&broken);
+        good.then_some(())
+            .ok_or(format!("{degraded} {reason}: {message}"))
+    })?;
+    let request = format!("zookeeper.bellwether.dev/replace-member={broken}:{old}");
+    world.run(&["annotate", "zke", "main", &request])?;
+    until("another claim is in its place", PATIENCE, || {
+        let now = claim().map_err(|e| e.to_string())?;
+        (now != old).then_some(()).ok_or(now)
+    })?;
+    ensemble.wait_ready(3)?;
+    let after = others(ensemble.uids());
+    ensure!(before == after, "{before:?} became {after:?}");
+    let verdict = load.finish(3)?;
+    eprintln!("longest gap {} s", verdict.longest_gap());
+    verdict.assert_safe()
+}

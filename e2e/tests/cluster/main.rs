@@ -85,6 +85,7 @@ const TESTS: &[Test] = tests![
     3 disks::a_statefulset_deleted_by_hand_in_a_change_comes_back,
     3 faults::a_pod_that_kubernetes_refuses_to_create_is_told_of,
     1 routing::a_service_and_labels_of_pods_follow_the_leader,
+    3 disks::a_member_whose_disk_is_broken_is_replaced_on_request,
     3 disks::a_lost_majority_of_disks_is_told_and_a_person_can_accept_it,
     3 disks::a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused,
     1 documents::the_official_recipe_with_and_without_acknowledgement,

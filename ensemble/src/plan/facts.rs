@@ -80,10 +80,9 @@ impl Facts {
 
     /// What has changed for this step, in words; `None` if nothing has.
     ///
-    /// Claims count only for the deletion of a claim, and for a request for another list: a pass that records a list on claims may
-    /// also restart a member.
+    /// Claims do not count for a restart: a pass that records a list on claims may also restart a member.
     pub fn change(&self, now: &Self, step: &Step) -> Option<String> {
-        let counts = matches!(step, Step::DeleteClaim { .. } | Step::Reconfigure { .. });
+        let counts = !matches!(step, Step::RestartMember { .. });
         let claims = counts && self.claims != now.claims;
         let same = self.generation == now.generation
             && self.set == now.set

@@ -239,6 +239,8 @@ pub struct Findings<'a> {
     pub growth: &'a Growth,
     /// Volumes that have little room left.
     pub full: Option<&'a Trouble>,
+    /// A member that is to be replaced and is not yet.
+    pub replacement: Option<&'a Trouble>,
     /// The members' certificate, if it ends soon.
     pub expiring: Option<&'a Trouble>,
     /// The certificate for clients, if cert-manager does not make it.
@@ -263,6 +265,7 @@ pub fn compose(found: Findings<'_>) -> Report {
         found.edited.then(edited),
         found.growth.trouble.clone(),
         found.full.cloned(),
+        found.replacement.cloned(),
         found.expiring.cloned(),
         found.not_issued.cloned(),
     ];
@@ -274,6 +277,7 @@ pub fn compose(found: Findings<'_>) -> Report {
         Some(Step::DeleteClaim { claim, reason, .. }) => {
             Some(format!("Deleting volume claim {claim}: {reason}."))
         }
+        Some(Step::Replace { id, reason, .. }) => Some(format!("Replacing server {id}: {reason}.")),
         _ => None,
     };
     let sentences = [

@@ -24,9 +24,9 @@ pub(super) fn staying(claims: &[ClaimObservation]) -> impl Iterator<Item = &Clai
     claims.iter().filter(|c| !c.terminating)
 }
 
-/// Whether every claim that stays carries this list as the last that was finished.
+/// Whether every claim that stays carries this list as the last that was finished, and no version of a list that changed at run time.
 pub fn agree(claims: &[ClaimObservation], voters: &Voters) -> bool {
-    staying(claims).all(|c| c.voters.as_ref() == Some(voters))
+    staying(claims).all(|c| c.voters.as_ref() == Some(voters) && c.version.is_none())
 }
 
 /// Whether every claim that stays carries this list as that of the step that begins.
@@ -60,7 +60,10 @@ pub fn plan_records(view: &View<'_>, change: &Change) -> Vec<DesiredObject> {
     }
     let next = change.begins.as_ref().filter(|_| view.claims_agree);
     staying(view.claims)
-        .filter(|c| c.voters.as_ref() != Some(voters) || c.next.as_ref() != next)
+        .filter(|c| {
+            let differs = c.voters.as_ref() != Some(voters) || c.next.as_ref() != next;
+            differs || c.version.is_some()
+        })
         .map(|claim| claims::record(claim, (voters, None), next))
         .collect()
 }

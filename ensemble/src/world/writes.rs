@@ -69,6 +69,26 @@ impl<F: Faults> execute::World for World<F> {
                 self.events.push(Event::Agree { voters });
                 self.elections();
             }
+            Step::Replace {
+                id, claims, pod, ..
+            } => {
+                let kind = ObjectKind::PersistentVolumeClaim;
+                for claim in claims {
+                    self.objects.remove(kind, &claim.name);
+                }
+                self.disks.remove(id);
+                self.lists.remove(id);
+                if let Some(pod) = pod {
+                    self.events.push(Event::Restart {
+                        pod: pod.name.clone(),
+                        id: *id,
+                        leads: false,
+                        reason: "its volume is given up".to_owned(),
+                    });
+                    self.pods.remove(id);
+                }
+                self.elections();
+            }
             Step::DeleteClaim { claim, uid, id, .. } => {
                 let kind = ObjectKind::PersistentVolumeClaim;
                 let is_meant = |c: &&Value| c["metadata"]["uid"] == **uid;

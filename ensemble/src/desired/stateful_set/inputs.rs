@@ -65,6 +65,8 @@ pub fn inputs_hash(ensemble: &ValidEnsemble, revision: &Revision, sizes: ClaimSi
         // What the operator does, not what it renders.
         generation: _,
         paused: _,
+        replace_member: _,
+        replace_after: _,
         accept_data_loss: _,
         replace_authority: _,
         // The operator's own part: it differs between versions of the operator.

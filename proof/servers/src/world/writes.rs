@@ -54,6 +54,10 @@ impl execute::World for World {
                 }
                 return Ok(true);
             }
+            Step::Replace { id, .. } => {
+                self.lose_disk(*id).await?;
+                return Ok(true);
+            }
             Step::DeleteClaim { id, .. } => {
                 self.lose_claim(id.0 - 1)?;
                 return Ok(true);
