@@ -45,14 +45,12 @@ pub struct Ask {
 impl Lists {
     /// What was observed; `None` where servers have their lists in files that the operator writes.
     pub fn of(observation: &Observation, id_offset: u16) -> Option<Self> {
-        let at_run_time = |revision: &Option<Revision>| {
-            let revision = revision.as_ref();
-            revision.is_some_and(|revision| revision.version.is_some())
-        };
-        let says_so = match &observation.stateful_set {
-            Some(set) => at_run_time(&set.template),
-            None => observation.pods.iter().any(|p| at_run_time(&p.revision)),
-        };
+        // Somebody may have put back a template from the time of lists in files.
+        let template = observation.stateful_set.as_ref();
+        let template = template.and_then(|set| set.template.as_ref());
+        let pods = observation.pods.iter().filter_map(|p| p.revision.as_ref());
+        let mut revisions = template.into_iter().chain(pods);
+        let says_so = revisions.any(|revision| revision.version.is_some());
         if !says_so {
             return None;
         }
@@ -145,7 +143,7 @@ pub fn for_now<'a>(
 /// The observation with the lists that servers judge by in the place of those that their pods were made with: what a server
 /// tells, or else the latest list that is known. The planner reads it as that of an ensemble with lists in files.
 pub fn as_judged(observation: &Observation, id_offset: u16) -> Cow<'_, Observation> {
-    let Some((_, latest)) = latest(observation, id_offset) else {
+    let Some((version, latest)) = latest(observation, id_offset) else {
         return Cow::Borrowed(observation);
     };
     let mut judged = observation.clone();
@@ -158,8 +156,10 @@ pub fn as_judged(observation: &Observation, id_offset: u16) -> Cow<'_, Observati
         let told = pod.server.voters().cloned();
         judge(&mut pod.revision, told.as_ref());
     }
-    if let Some(set) = &mut judged.stateful_set {
-        judge(&mut set.template, None);
+    let set = judged.stateful_set.as_mut();
+    if let Some(template) = set.and_then(|set| set.template.as_mut()) {
+        template.voters = latest.clone();
+        template.version = template.version.or(Some(version));
     }
     Cow::Owned(judged)
 }
@@ -203,11 +203,12 @@ pub(super) fn next_list(
     lists: &Lists,
     set: &StatefulSetObservation,
 ) -> Change {
-    let given = set.template.as_ref().unwrap_or(view.template);
+    let given = set.template.as_ref().filter(|t| t.version.is_some());
+    let given = given.unwrap_or(view.template);
     let mut change = Change {
         voters: given.voters.clone(),
         version: given.version,
-        replicas: set.replicas,
+        replicas: set.replicas.max(needed(view)),
         initialize: None,
         tls: view.template.tls,
         bounce: None,
@@ -248,7 +249,7 @@ pub(super) fn next_list(
         change.waiting = Some(what);
         return change;
     }
-    change.replicas = set.replicas.max(ensemble.size);
+    change.replicas = change.replicas.max(ensemble.size);
     let asked = match target(ensemble, view, list, &wanted) {
         Ok(target) => reconfiguration::next(lists.seen(), &target),
         Err(waiting) => {
@@ -265,6 +266,16 @@ pub(super) fn next_list(
         Err(why) => change.waiting = other(&why.to_string()),
     }
     change
+}
+
+/// How many pods the latest list that is known needs, and one that was asked for and may still come: also where somebody else
+/// scaled the StatefulSet, since without its members nobody can tell the list.
+fn needed(view: &View<'_>) -> u16 {
+    let asked = volumes::staying(view.claims).filter_map(|claim| claim.next.as_ref());
+    let lists = [&view.template.voters].into_iter().chain(asked);
+    let ids = lists.flat_map(Voters::iter);
+    let pods = ids.map(|id| view.ordinal(id).saturating_add(1));
+    pods.max().unwrap_or(0)
 }
 
 fn other(what: &str) -> Option<WaitingOn> {

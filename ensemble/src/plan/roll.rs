@@ -123,14 +123,14 @@ fn choose(view: &View<'_>, set: &StatefulSetObservation, bounce: Option<ServerId
         .values()
         .filter(|m| m.outdated && view.template.voters.contains(m.id))
         .collect();
-    if let Some(newcomer) = newcomer(view).filter(|_| set.update_revision.is_some()) {
-        return newcomer;
-    }
-    if outdated.is_empty() && bounce.is_none() && must_initialize(view).is_none() {
+    let newcomer = newcomer(view);
+    let nobody = outdated.is_empty() && bounce.is_none() && newcomer.is_none();
+    if nobody && must_initialize(view).is_none() {
         return Choice::Nothing;
     }
     let first = one_at_a_time(view, set)
         .or_else(|| idle_first(view, &outdated))
+        .or(newcomer)
         .or_else(|| joined_before_the_next(view));
     if let Some(choice) = first {
         return choice;

@@ -126,6 +126,8 @@ pub enum Edit {
     Placement(bool),
     /// Whether the servers speak TLS to each other.
     Tls(bool),
+    /// The members change at run time from now on.
+    AtRunTime,
 }
 
 impl Edit {
@@ -150,6 +152,7 @@ impl Edit {
                 let wanted = if on { "Required" } else { "Disabled" };
                 json!({ "tls": { "servers": wanted, "clients": wanted } })
             }
+            Self::AtRunTime => json!({ "membershipChange": "Reconfiguration" }),
         }
     }
 }

@@ -62,7 +62,9 @@ pub struct Sight<'a> {
     pub deletes_volumes: bool,
     /// The size that the user asks for.
     pub wanted: u16,
-    /// The server list of the StatefulSet's pod template.
+    /// The StatefulSet's pod template.
+    pub pod_template: Option<&'a Value>,
+    /// The server list in it.
     pub template: Option<Voters>,
 }
 
@@ -162,14 +164,15 @@ impl Checks {
         if own == Phase::Leading {
             let outdated = others.iter().find(|(pod, phase)| {
                 let revision = pod.label("controller-revision-hash");
+                let has_template = is_of_template(pod, sight.pod_template, update_revision);
                 let stays = ordinal(pod.name()).is_some_and(|o| o < wanted);
                 stays
                     && serves(phase)
                     && !pod.is_terminating()
                     && revision.is_some()
-                    && revision != update_revision
+                    && !has_template
             });
-            let up_to_date = before.label("controller-revision-hash") == update_revision;
+            let up_to_date = is_of_template(before, sight.pod_template, update_revision);
             // A leader that is about to leave steps down, also while other members are due.
             let leaves = ordinal(before.name()).is_some_and(|o| o >= wanted);
             if let (Some((other, _)), false) = (outdated, up_to_date || leaves) {
@@ -196,7 +199,7 @@ impl Checks {
                     if serves(phase) {
                         return false;
                     }
-                    let (Some(id), Some(list)) = (id_of(pod), list_of(pod)) else {
+                    let (Some(id), Some(list)) = (id_of(pod), judged(sight, pod)) else {
                         return true;
                     };
                     // A leaver that runs the list without it is in no majority.
@@ -210,7 +213,7 @@ impl Checks {
                     "while {other}, which it restarted before, did not serve"
                 )));
             }
-            let list = list_of(before);
+            let list = judged(sight, before);
             let staying: Voters = others
                 .iter()
                 .filter(|(_, p)| serves(p))
@@ -311,7 +314,34 @@ fn id_of(pod: &Object) -> Option<ServerId> {
     ordinal(pod.name()).map(|ordinal| ServerId(ordinal + 1))
 }
 
-/// The list that the server of a pod judges quorums by, or those of the pods of a template.
+/// Whether a restart would give a pod the same template. Where members change at run time, a template that differs in
+/// the list only is the same.
+pub fn is_of_template(pod: &Object, template: Option<&Value>, update: Option<&str>) -> bool {
+    let note = |object: &Value, key: &str| object["metadata"]["annotations"][key].clone();
+    let same = pod.label("controller-revision-hash") == update;
+    same || template.is_some_and(|template| {
+        let hash = note(pod, labels::TEMPLATE_HASH);
+        let rest = !hash.is_null() && hash == note(template, labels::TEMPLATE_HASH);
+        rest && note(pod, labels::LIST_VERSION) != note(template, labels::LIST_VERSION)
+    })
+}
+
+/// Whether the list of a pod, or of a template, changes at run time.
+pub fn is_at_run_time(object: &Value) -> bool {
+    !object["metadata"]["annotations"][labels::LIST_VERSION].is_null()
+}
+
+/// The list that the server of a pod judges by.
+fn judged(sight: &Sight<'_>, pod: &Object) -> Option<Voters> {
+    let process = sight.machines.kubelets.process_of(pod.uid());
+    match process.filter(|_| is_at_run_time(pod)) {
+        Some(process) => Some(sight.machines.zoo.list_of(process)),
+        None => list_of(pod),
+    }
+}
+
+/// The list in the annotations of a pod or of a template: the one that the server of a pod judges quorums by, unless members change
+/// at run time.
 pub fn list_of(pod: &Value) -> Option<Voters> {
     let voters = pod["metadata"]["annotations"][labels::VOTERS].as_str();
     voters.and_then(|voters| voters.parse().ok())

@@ -29,6 +29,8 @@ pub const NAME: &str = "zk";
 pub const ENSEMBLE: &str = "default/zk";
 /// How long the operator waits for an answer that does not come.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it waits for servers to agree on another list.
+const DECIDED: Duration = Duration::from_secs(5);
 /// How many machines there are.
 pub const NODES: usize = 6;
 
@@ -99,6 +101,13 @@ impl Cluster {
         machines.writer.advance(&mut machines.zoo, now, &answers);
     }
 
+    /// Whether members have a certificate to present.
+    pub fn has_identity(&self) -> bool {
+        let store = self.api.store();
+        let mut secrets = store.list(Kind::SECRET, Some(NAMESPACE));
+        secrets.any(|secret| secret.name().starts_with("zk-identity-"))
+    }
+
     /// The members as the operator of this name reaches them.
     pub fn members(&self, operator: &str) -> Arc<dyn Members> {
         Arc::new(Reach {
@@ -118,12 +127,7 @@ impl Reach {
     /// Whether members answer this operator: it hears them, and they have a certificate to present.
     fn is_answered(&self) -> bool {
         let deaf = self.cluster.machines().deaf.contains(&self.operator);
-        let store = self.cluster.api.store();
-        let is_identity = |name: &str| name.starts_with("zk-identity-");
-        !deaf
-            && store
-                .list(Kind::SECRET, Some(NAMESPACE))
-                .any(|secret| is_identity(secret.name()))
+        !deaf && self.cluster.has_identity()
     }
 }
 
@@ -162,11 +166,44 @@ impl Members for Reach {
 
     async fn reconfigure(
         &self,
-        _contact: &Contact,
-        _list: &Voters,
-        _version: u64,
+        contact: &Contact,
+        list: &Voters,
+        version: u64,
     ) -> anyhow::Result<()> {
-        anyhow::bail!("the servers here know no reconfig")
+        let stops = self.cluster.api.stops();
+        stops.passed(&self.operator).await;
+        sleep(Duration::from_millis(2)).await;
+        if !self.is_answered() {
+            sleep(PATIENCE).await;
+            anyhow::bail!("no answer");
+        }
+        let request = {
+            let now = self.cluster.now();
+            let mut machines = self.cluster.machines();
+            let process = machines.kubelets.process_at(contact.address);
+            process.map(|process| machines.zoo.reconfigure(now, process, list, version))
+        };
+        let Some(request) = request else {
+            sleep(PATIENCE).await;
+            anyhow::bail!("no answer");
+        };
+        let begin = self.cluster.now();
+        loop {
+            sleep(Duration::from_millis(20)).await;
+            let outcome = {
+                let now = self.cluster.now();
+                let mut machines = self.cluster.machines();
+                machines.zoo.advance(now);
+                machines.zoo.outcome(request)
+            };
+            stops.passed(&self.operator).await;
+            if let Some(outcome) = outcome.filter(|_| self.is_answered()) {
+                return outcome.map_err(anyhow::Error::msg);
+            }
+            if self.cluster.now() > begin + DECIDED {
+                anyhow::bail!("no answer");
+            }
+        }
     }
 
     async fn clients(&self, _contact: &Contact) -> anyhow::Result<Option<[String; 2]>> {

@@ -405,6 +405,7 @@ impl Life {
             },
             deletes_volumes: self.deletes,
             wanted: wanted.and_then(|r| u16::try_from(r).ok()).unwrap_or(0),
+            pod_template: set.as_ref().map(|s| &s["spec"]["template"]),
             template: set.as_ref().and_then(|s| list_of(&s["spec"]["template"])),
         };
         self.checks.writes(&sight, &writes);

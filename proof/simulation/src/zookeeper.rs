@@ -6,9 +6,9 @@
 //! everything happen that is due. The same seed and the same calls give the same history, which
 //! [`Zoo::digest`] identifies.
 //!
-//! The servers follow ZooKeeper 3.9 with `reconfigEnabled=false`: `FastLeaderElection`,
-//! `QuorumCnxManager`, and Zab 1.0 with discovery, synchronization and broadcast. Each judges by the
-//! list in its own file. What is simplified:
+//! The servers follow ZooKeeper 3.9: `FastLeaderElection`, `QuorumCnxManager`, and Zab 1.0 with discovery,
+//! synchronization and broadcast. Each judges by the list in its own file, or with `reconfigEnabled=true` by those on which the
+//! servers agree while they run. What is simplified:
 //!
 //! * A transaction is one write of a client; sessions leave no transactions.
 //! * A follower that is told to cut its log off also cuts its snapshot.
@@ -27,6 +27,7 @@ mod links;
 mod network;
 mod prepare;
 mod process;
+mod reconfiguration;
 mod types;
 mod volumes;
 
@@ -43,7 +44,9 @@ use self::ledger::Ledger;
 use self::network::{LinkId, Message, Network, Port};
 pub use self::prepare::{Bootstrap, Prepare, Prepared};
 use self::process::{Lead, Process};
+use self::reconfiguration::Reconfigured;
 pub use self::types::*;
+use bellwether_ensemble::Voters;
 
 /// Something that will happen.
 #[derive(Debug)]
@@ -78,6 +81,13 @@ pub(in crate::zookeeper) enum Event {
     },
     /// A client hears what became of its write.
     Answer(Answer),
+    /// A request for another list reaches a server.
+    Reconfigure {
+        process: ProcessId,
+        request: ReconfigurationId,
+        list: Voters,
+        version: i64,
+    },
 }
 
 /// What a process does later.
@@ -123,6 +133,10 @@ pub struct Zoo {
     requests: BTreeMap<RequestId, Request>,
     last_request: u64,
     answers: Vec<Answer>,
+    /// Every list on which servers were to agree.
+    lists: Vec<List>,
+    /// What became of the requests for another list.
+    reconfigurations: Vec<Option<Reconfigured>>,
     ledger: Ledger,
     happenings: Vec<Happening>,
     events: u64,
@@ -151,6 +165,8 @@ impl Zoo {
             requests: BTreeMap::new(),
             last_request: 0,
             answers: Vec::new(),
+            lists: Vec::new(),
+            reconfigurations: Vec::new(),
             ledger: Ledger::default(),
             happenings: Vec::new(),
             events: 0,
@@ -280,7 +296,9 @@ impl Zoo {
     fn happen(&mut self, event: Event) {
         let own = match &event {
             Event::Deliver { to, .. } => Some(*to),
-            Event::Timer { process, .. } | Event::Request { process, .. } => Some(*process),
+            Event::Timer { process, .. }
+            | Event::Request { process, .. }
+            | Event::Reconfigure { process, .. } => Some(*process),
             _ => None,
         };
         if let Some(own) = own
@@ -309,6 +327,12 @@ impl Zoo {
             }
             Event::Silence { link, end, number } => self.silence(link, end, number),
             Event::Request { process, request } => self.request(process, request),
+            Event::Reconfigure {
+                process,
+                request,
+                list,
+                version,
+            } => self.ask_for_list(process, request, &list, version),
             Event::Answer(answer) => {
                 self.mix(&(answer.at, answer.write, answer.request));
                 self.answers.push(answer);

@@ -305,6 +305,17 @@ fn a_newcomer_of_an_old_template_restarts_first() {
     looks(running.voter(3), 100);
     let (pod, expect, _) = running.restart().unwrap();
     assert_eq!((pod.as_str(), expect), ("zk-3", Expect::Idle));
+    // Not while a member that stays does not run with the new template, which may be a bad one.
+    running.voter(0).server = ServerReport::Unreachable("connection refused".to_owned());
+    running.voter(0).state = PodState::Failing {
+        reason: "ImagePullBackOff".to_owned(),
+        message: String::new(),
+    };
+    assert_eq!(running.restarts(), None);
+    assert_eq!(running.report().phase, Phase::Blocked);
+    // That member is the next when it has an old template again.
+    outdate(running.voter(0));
+    assert_eq!(running.restarts().as_deref(), Some("zk-0"));
 }
 
 #[test]
@@ -332,6 +343,46 @@ fn who_changes_at_run_time_once_does_so_whatever_the_spec_says() {
     follow(&mut running, &[3, 4]);
     carry(&mut running, &first(5));
     assert_eq!(asks(&running), Some((first(5), VERSION)));
+}
+
+#[test]
+fn pods_of_members_come_back_when_somebody_scaled_the_stateful_set() {
+    let mut running = wanting(5, 5);
+    running.set().replicas = 2;
+    running.observation.pods.truncate(2);
+    for ordinal in 0..2 {
+        looks(running.voter(ordinal), 1);
+    }
+    assert_eq!(replicas(&running), 5);
+    // As long as a request for them may come, newcomers are needed as well.
+    carry(&mut running, &first(7));
+    assert_eq!(replicas(&running), 7);
+}
+
+#[test]
+fn a_template_from_the_time_of_lists_in_files_is_taken_back() {
+    let mut running = wanting(3, 3);
+    let template = running.set().template.as_mut().unwrap();
+    (template.voters, template.version) = (first(1), None);
+    running.set().edited = Some(serde_json::json!({}));
+    let template = |running: &Running| {
+        let objects = running.plan().objects;
+        let set = objects.iter().find(|o| o.kind == ObjectKind::StatefulSet);
+        let annotations = &set.unwrap().body["spec"]["template"]["metadata"]["annotations"];
+        [
+            bellwether_api::labels::VOTERS,
+            bellwether_api::labels::LIST_VERSION,
+        ]
+        .map(|key| annotations[key].as_str().unwrap_or_default().to_owned())
+    };
+    let own = ["1,2,3".to_owned(), format!("{VERSION:x}")];
+    assert_eq!(template(&running), own);
+    assert_eq!(running.restarts(), None);
+    // Also while nobody can tell the list.
+    for ordinal in 0..3 {
+        looks(running.voter(ordinal), 1);
+    }
+    assert_eq!(template(&running), own);
 }
 
 #[test]

@@ -45,6 +45,10 @@ pub struct Variety {
     plaintext: bool,
     /// When the user switches TLS on or off, if that happens.
     switches: Option<fastrand::Rng>,
+    /// Whether it begins with members that change at run time.
+    at_run_time: bool,
+    /// Before which act they are to from now on, if that happens.
+    changes: Option<usize>,
 }
 
 impl Variety {
@@ -53,12 +57,17 @@ impl Variety {
         let mut rng = fastrand::Rng::with_seed(seed ^ 0x0b5e_7e75);
         let observers = if rng.u8(0..3) == 0 { rng.u16(1..3) } else { 0 };
         let mut tls = fastrand::Rng::with_seed(seed ^ 0x0715);
+        let mut lists = fastrand::Rng::with_seed(seed ^ 0x1157);
+        // Observers are refused beside it.
+        let may = observers == 0;
         Self {
             observers,
             transaction_log: rng.u8(0..4) == 0,
             rng,
             plaintext: tls.u8(0..3) == 0,
             switches: (tls.u8(0..3) == 0).then_some(tls),
+            at_run_time: lists.u8(0..2) == 0 && may,
+            changes: (lists.u8(0..2) == 0 && may).then(|| lists.usize(0..12)),
         }
     }
 
@@ -73,13 +82,19 @@ impl Variety {
         if self.plaintext {
             spec["tls"] = json!({ "servers": "Disabled", "clients": "Disabled" });
         }
+        if self.at_run_time {
+            spec["membershipChange"] = json!("Reconfiguration");
+        }
     }
 
     /// Puts what happens to the parts between the other acts.
     pub fn mix(&mut self, acts: Vec<(Duration, Act)>, size: u16) -> Vec<(Duration, Act)> {
         let mut mixed = Vec::new();
-        for (before, act) in acts {
+        for (number, (before, act)) in acts.into_iter().enumerate() {
             mixed.push((before, act));
+            if self.changes == Some(number) {
+                mixed.push((Duration::ZERO, Act::Edit(Edit::AtRunTime)));
+            }
             if let Some(rng) = &mut self.switches
                 && rng.u8(0..3) == 0
             {
@@ -141,7 +156,10 @@ mod tests {
         let acts = vec![(Duration::ZERO, Act::Restart)];
         let mut varieties = (0..100).map(Variety::of);
         let mut plain = varieties
-            .find(|v| v.observers == 0 && !v.transaction_log)
+            .find(|v| {
+                let lists = v.at_run_time || v.changes.is_some();
+                v.observers == 0 && !v.transaction_log && !lists
+            })
             .unwrap();
         let mut spec = json!({ "replicas": 3 });
         plain.ask(&mut spec);

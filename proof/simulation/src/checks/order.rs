@@ -7,7 +7,7 @@ use bellwether_api::labels;
 use bellwether_api_server::{Kind, Object, Verb, Write};
 use bellwether_ensemble::desired::bootstrap_config_map;
 
-use super::{Sight, id_of, list_of, ordinal};
+use super::{Sight, id_of, is_at_run_time, judged, ordinal};
 use crate::cluster::NAME;
 use crate::zookeeper::{Phase, ProcessId};
 
@@ -198,8 +198,14 @@ fn leaver(sight: &Sight<'_>, write: &Write) -> Option<String> {
         .filter(|pod| !ordinal(pod.name()).is_some_and(stays))
         .filter_map(|pod| id_of(pod))
         .collect();
-    let counts =
-        |pod: &Object| list_of(pod).is_some_and(|list| leavers.iter().any(|l| list.contains(*l)));
+    let counts = |pod: &Object| {
+        let process = sight.machines.kubelets.process_of(pod.uid());
+        let leads = |process| sight.machines.zoo.says_it_leads(process);
+        // Where members change at run time, others may learn later of what their leader knows.
+        let knows = !is_at_run_time(pod) || process.is_some_and(leads);
+        let list = judged(sight, pod).filter(|_| knows);
+        list.is_some_and(|list| leavers.iter().any(|l| list.contains(*l)))
+    };
     let pod = staying.find(|pod| counts(pod))?;
     Some(format!(
         "and gave up a pod whose vote {} counts",

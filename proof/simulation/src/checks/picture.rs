@@ -12,6 +12,7 @@ use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::observers::set_name;
 use serde_json::{Map, Value, json};
 
+use super::is_at_run_time;
 use crate::cluster::{NAME, NAMESPACE};
 
 /// Every object by its kind and name.
@@ -105,6 +106,9 @@ fn canonical(kind: Kind, object: &Object, newest: Option<&str>) -> Value {
         remove(&mut shown["metadata"]["annotations"], key);
     }
     without_webhooks(&mut shown["metadata"], None);
+    if kind == Kind::CLAIM {
+        remove(&mut shown["metadata"]["annotations"], labels::LIST_VERSION);
+    }
     match kind {
         Kind::STATEFUL_SET => stateful_set(&mut shown),
         Kind::POD => pod(&mut shown, newest),
@@ -113,8 +117,25 @@ fn canonical(kind: Kind, object: &Object, newest: Option<&str>) -> Value {
         Kind::ENSEMBLE => ensemble(&mut shown),
         _ => remove(&mut shown, "status"),
     }
+    without_lists_of_their_time(&mut shown);
     without_nothing(&mut shown);
     shown
+}
+
+/// The version of a list is the zxid at which servers agreed on it, and pods carry the list of the time when they were made. The
+/// hash of a template is of what is compared itself, and of the image of the operator's version.
+fn without_lists_of_their_time(value: &mut Value) {
+    match value {
+        Value::Object(all) => {
+            all.remove(labels::TEMPLATE_HASH);
+            if all.remove(labels::LIST_VERSION).is_some() {
+                all.remove(labels::VOTERS);
+            }
+            all.values_mut().for_each(without_lists_of_their_time);
+        }
+        Value::Array(all) => all.iter_mut().for_each(without_lists_of_their_time),
+        _ => {}
+    }
 }
 
 fn stateful_set(set: &mut Value) {
@@ -138,8 +159,10 @@ fn pod(pod: &mut Value, newest: Option<&str>) {
     // The scheduler chooses a node by what runs where at that moment.
     remove(&mut pod["spec"], "nodeName");
     // A revision's name depends on how many templates there were.
+    let at_run_time = is_at_run_time(pod);
     let revision = &mut pod["metadata"]["labels"]["controller-revision-hash"];
-    *revision = json!(revision.as_str() == newest);
+    // There the hash of the template without the list tells.
+    *revision = json!(at_run_time || revision.as_str() == newest);
     let (mut metadata, mut spec) = (pod["metadata"].take(), pod["spec"].take());
     without_webhooks(&mut metadata, Some(&mut spec));
     pod["metadata"] = metadata;

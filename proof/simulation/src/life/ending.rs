@@ -7,7 +7,7 @@ use bellwether_api_server::Kind;
 
 use super::observing::voters;
 use super::{Later, Life};
-use crate::checks::Circumstances;
+use crate::checks::{Circumstances, is_of_template};
 use crate::cluster::{ENSEMBLE, NAME, NAMESPACE};
 
 /// How long an ensemble may take to be as asked for, once nothing goes wrong any more: a crash loop's pause
@@ -40,6 +40,7 @@ impl Life {
         let hindered = holds_up
             || self.cluster.now() < self.retries_until
             || self.operators.is_empty()
+            || !self.cluster.has_identity()
             || self.later.iter().any(|(_, later)| hinders(later));
         Circumstances {
             hindered,
@@ -52,7 +53,10 @@ impl Life {
     /// Whether the ensemble is as asked for.
     pub(super) fn is_as_asked(&self) -> bool {
         // The status may be that of a moment ago, as while another operator waits for the lease.
-        if !self.observers_are_as_asked() || !self.voters_serve(None) {
+        if !self.observers_are_as_asked()
+            || !self.voters_serve(None)
+            || !self.cluster.has_identity()
+        {
             return false;
         }
         let store = self.cluster.api.store();
@@ -69,9 +73,10 @@ impl Life {
         ensemble["status"]["phase"] == "Ready"
             && ensemble["status"]["observedGeneration"] == ensemble["metadata"]["generation"]
             && count == wanted
-            && pods
-                .iter()
-                .all(|p| !p.is_terminating() && p.label("controller-revision-hash") == update)
+            && pods.iter().all(|p| {
+                let template = Some(&set["spec"]["template"]);
+                !p.is_terminating() && is_of_template(p, template, update)
+            })
     }
 
     /// Nothing goes wrong any more: in the end all is as asked for, and then it is quiet.

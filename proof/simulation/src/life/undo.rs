@@ -7,6 +7,7 @@ use bellwether_ensemble::safety::may_become_live;
 use serde_json::Value;
 
 use super::Life;
+use crate::checks::is_at_run_time;
 use crate::cluster::{NAME, NAMESPACE};
 
 /// The server list in the annotations of a pod or of a pod template.
@@ -60,6 +61,15 @@ impl Life {
 
     fn is_foreign(&self, template: &Value) -> bool {
         let store = self.cluster.api.store();
+        let set = store.get(Kind::STATEFUL_SET, NAMESPACE, NAME);
+        let written = set.and_then(|set| {
+            let text = set["metadata"]["annotations"][labels::TEMPLATE].as_str()?;
+            serde_json::from_str::<Value>(text).ok()
+        });
+        // A pod with its list in a file has no part in lists that change at run time.
+        if written.is_some_and(|written| is_at_run_time(&written)) {
+            return !is_at_run_time(template);
+        }
         // The lists of observers count nowhere.
         let pods = super::observing::voters(&store);
         let lists: Vec<Voters> = pods.iter().filter_map(|pod| list_of(pod)).collect();

@@ -94,7 +94,7 @@ fn conf(process: &Process) -> String {
             start.id, start.host
         );
     }
-    text.push_str("version=0");
+    let _ = write!(text, "version={:x}", process.version);
     text
 }
 

@@ -1,5 +1,6 @@
 //! How a server reads its `zoo.cfg`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwether_ensemble::ServerId;
@@ -71,11 +72,7 @@ impl Start {
                 "peerType" => observer |= value == "observer",
                 "dataDir" => data = Some(value.to_owned()),
                 "dataLogDir" => log = Some(value.to_owned()),
-                "reconfigEnabled" if value == "true" => {
-                    return Err(NotAConfiguration(
-                        "the servers here know no reconfig".to_owned(),
-                    ));
-                }
+                "reconfigEnabled" => settings.reconfigures = value == "true",
                 _ => {}
             }
         }
@@ -90,6 +87,8 @@ impl Start {
             ensemble: ensemble.to_owned(),
             id,
             voters,
+            version: 0,
+            servers: BTreeMap::new(),
             // A server that its own file does not name ends by itself.
             host: host.unwrap_or_default(),
             observer,

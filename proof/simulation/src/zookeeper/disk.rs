@@ -2,7 +2,7 @@
 
 use bellwether_ensemble::ServerId;
 
-use super::types::{Entry, epoch_of};
+use super::types::{Entry, List, epoch_of};
 
 /// A volume.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +21,10 @@ pub(super) struct Disk {
     pub(super) current_epoch: Option<i64>,
     /// The file `acceptedEpoch`.
     pub(super) accepted_epoch: Option<i64>,
+    /// The file with the list that the server knows as committed, where members change at run time.
+    pub(super) committed: Option<List>,
+    /// The file `zoo.cfg.dynamic.next`.
+    pub(super) stored: Option<List>,
     /// How large it is, and how much of it is used beside what is counted here.
     pub(super) size: u64,
     pub(super) used: u64,

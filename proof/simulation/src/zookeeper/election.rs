@@ -10,7 +10,7 @@ use bellwether_ensemble::ServerId;
 
 use super::network::{Message, Port, Reach};
 use super::process::{Learning, Process, Role, Stage, State};
-use super::types::ProcessId;
+use super::types::{ListId, ProcessId};
 use super::{Event, Timer, Zoo};
 
 /// What a server without a vote has for its id, zxid and epoch.
@@ -40,9 +40,13 @@ struct Vote {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Notification {
     pub(super) from: ServerId,
+    /// The list that the sender knows as committed, if servers agreed on it while they ran.
+    pub(super) list: Option<ListId>,
     pub(super) ballot: Ballot,
     pub(super) round: i64,
     pub(super) state: State,
+    /// Whether it answers one of a server that looks, or of one without a vote.
+    pub(super) answers: bool,
 }
 
 /// A server that looks for a leader.
@@ -83,7 +87,7 @@ impl Process {
     }
 
     fn names(&self, leader: i64) -> bool {
-        self.voters.keys().any(|id| number(*id) == leader)
+        self.known().iter().any(|id| number(*id) == leader)
     }
 
     /// `receivedFollowingNotification`: whether it can join the leader that others have already.
@@ -118,7 +122,7 @@ impl Process {
                 .map(|(id, _)| *id);
             let agree: BTreeSet<ServerId> = agree.collect();
             let leads = leads(&looking.votes);
-            if leads && self.majority(agree.iter()) {
+            if leads && self.decides(&agree) {
                 return Some(agree);
             }
         }
@@ -134,7 +138,7 @@ impl Process {
             .map(|(id, _)| *id);
         let agree: BTreeSet<ServerId> = agree.collect();
         let leads = leads(&looking.settled);
-        (leads && self.majority(agree.iter())).then_some(agree)
+        (leads && self.decides(&agree)).then_some(agree)
     }
 
     /// The servers of its list whose votes are the same as its own proposal.
@@ -176,11 +180,13 @@ impl Zoo {
         };
         let notice = Notification {
             from: process.id(),
+            list: process.list,
             ballot: looking.proposal,
             round: process.round,
             state: State::Looking,
+            answers: false,
         };
-        for to in process.voters.keys().copied().collect::<Vec<_>>() {
+        for to in process.known() {
             self.notify(id, to, notice);
         }
     }
@@ -237,8 +243,7 @@ impl Zoo {
             return;
         }
         let Some(peer) = process
-            .voters
-            .get(&to)
+            .host_of(to)
             .and_then(|h| self.network.resolve(h, self.now))
         else {
             return;
@@ -332,8 +337,20 @@ impl Zoo {
     pub(super) fn notice(&mut self, id: ProcessId, notice: Notification) {
         let process = self.process(id);
         let looks = matches!(process.role, Role::Looking(_));
-        if !process.voters.contains_key(&notice.from) {
-            return self.answer_notice(id, notice.from, process.round);
+        // A server that looks takes a later list from others, and begins anew (`WorkerReceiver`).
+        if let Some(list) = notice.list.filter(|_| looks)
+            && self.adopt(id, list)
+        {
+            return self.look(id);
+        }
+        let process = self.process(id);
+        if process.host_of(notice.from).is_none() {
+            let round = process.round;
+            // Real servers answer answers too: two that do not name each other do so for as long as they are connected.
+            if !notice.answers {
+                self.answer_notice(id, notice.from, round);
+            }
+            return;
         }
         if looks {
             let behind = notice.state == State::Looking && notice.round < process.round;
@@ -342,11 +359,14 @@ impl Zoo {
             // Answered with what was proposed at that time or later.
             if behind && let Role::Looking(looking) = &self.process(id).role {
                 let ballot = looking.proposal;
+                let list = self.process(id).list;
                 let answer = Notification {
                     from: own,
+                    list,
                     ballot,
                     round,
                     state: State::Looking,
+                    answers: true,
                 };
                 self.notify(id, notice.from, answer);
             }
@@ -364,9 +384,11 @@ impl Zoo {
         }
         let answer = Notification {
             from: process.id(),
+            list: process.list,
             ballot: process.vote,
             round,
             state: process.state(),
+            answers: true,
         };
         self.notify(id, to, answer);
     }
@@ -375,14 +397,11 @@ impl Zoo {
     fn poll(&mut self, id: ProcessId, notice: Notification) {
         let now = self.now;
         let process = self.process_mut(id);
+        let named = process.names(notice.ballot.leader);
         let Role::Looking(looking) = &mut process.role else {
             return;
         };
         if let Some(decides) = &mut looking.decides {
-            let named = process
-                .voters
-                .keys()
-                .any(|v| number(*v) == notice.ballot.leader);
             if notice.ballot <= looking.proposal || !named {
                 // While it waits for a better vote, it drops every other.
                 *decides = now + FINAL_WAIT;
@@ -440,7 +459,7 @@ impl Zoo {
             self.notify_all(id);
         }
         let supporters = self.process(id).supporters();
-        let decided = self.process(id).majority(supporters.iter());
+        let decided = self.process(id).decides(&supporters);
         if let Role::Looking(looking) = &mut self.process_mut(id).role
             && decided
         {
@@ -472,10 +491,10 @@ impl Zoo {
         if ballot.leader == number(process.id()) {
             return self.lead(id, supporters);
         }
-        let Some(leader) = process.voters.keys().find(|v| number(**v) == ballot.leader) else {
+        let known = process.known().into_iter();
+        let Some(leader) = known.rev().find(|v| number(*v) == ballot.leader) else {
             return;
         };
-        let leader = *leader;
         process.role = Role::Learning(Learning {
             leader,
             stage: Stage::Connecting { tries: 0, to: None },

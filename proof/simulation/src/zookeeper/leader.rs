@@ -8,8 +8,8 @@ use bellwether_ensemble::ServerId;
 
 use super::disk::Snapshot;
 use super::network::{LinkId, Packet};
-use super::process::{Copy, CopyKind, Lead, Leading, Learner, Role};
-use super::types::{Entry, ProcessId, epoch_of, zxid_of};
+use super::process::{Copy, CopyKind, Lead, Leading, Learner, Proposal, Role};
+use super::types::{Entry, ProcessId, ReconfigurationId, epoch_of, zxid_of};
 use super::{Timer, Zoo};
 
 /// `commitLogCount`: how many transactions a leader has at hand for a follower.
@@ -208,7 +208,8 @@ impl Zoo {
                 learner.copied = true;
                 match leading.stage {
                     Lead::Serving => {
-                        self.packet_to_learner(link, Packet::UpToDate, Duration::ZERO);
+                        let list = self.process(id).list;
+                        self.packet_to_learner(link, Packet::UpToDate(list), Duration::ZERO);
                     }
                     _ => self.copied_by(id, of),
                 }
@@ -349,7 +350,7 @@ impl Zoo {
     /// `Leader.waitForNewLeaderAck`.
     fn copied_by(&mut self, id: ProcessId, of: ServerId) {
         let process = self.process_mut(id);
-        let named = process.voters.contains_key(&of);
+        let named = process.host_of(of).is_some();
         let Some(leading) = process.leading() else {
             return;
         };
@@ -357,7 +358,7 @@ impl Zoo {
             leading.copied.insert(of);
         }
         let copied = leading.copied.clone();
-        if leading.stage != Lead::Copies || !self.process(id).majority(copied.iter()) {
+        if leading.stage != Lead::Copies || !self.process(id).decides(&copied) {
             return;
         }
         let process = self.process_mut(id);
@@ -370,12 +371,15 @@ impl Zoo {
         let copied: Vec<LinkId> = copied.map(|(link, _)| *link).collect();
         process.vote.epoch = epoch;
         process.data.last = zxid_of(epoch);
+        self.complete_list(id, epoch);
         self.tell(id, "leads and serves");
         self.leader_serves(id);
+        let list = self.process(id).list;
         for link in copied {
-            self.packet_to_learner(link, Packet::UpToDate, Duration::ZERO);
+            self.packet_to_learner(link, Packet::UpToDate(list), Duration::ZERO);
         }
         self.check_followers(id);
+        self.leave_if_not_named(id);
     }
 
     /// Gives a write the next zxid and proposes it to the followers.
@@ -386,12 +390,31 @@ impl Zoo {
         if leading.stage != Lead::Serving {
             return;
         }
-        leading.last_proposed += 1;
-        let entry = Entry {
-            zxid: leading.last_proposed,
-            write,
+        let zxid = leading.last_proposed + 1;
+        self.propose_entry(id, Entry { zxid, write }, None);
+    }
+
+    /// Proposes a transaction with the next zxid, which carries out this request for another list, if any.
+    pub(super) fn propose_entry(
+        &mut self,
+        id: ProcessId,
+        entry: Entry,
+        of: Option<ReconfigurationId>,
+    ) {
+        if let Some(list) = entry.list() {
+            self.store_list(id, list);
+        }
+        let lists = self.process(id).lists();
+        let Some(leading) = self.process_mut(id).leading() else {
+            return;
         };
-        leading.proposals.insert(entry.zxid, BTreeSet::new());
+        leading.last_proposed = entry.zxid;
+        let proposal = Proposal {
+            acks: BTreeSet::new(),
+            lists,
+            of,
+        };
+        leading.proposals.insert(entry.zxid, proposal);
         let learners = leading
             .learners
             .iter()
@@ -406,22 +429,20 @@ impl Zoo {
     /// A server has this proposal on its disk (`Leader.processAck`). Only servers of the leader's own
     /// list count.
     pub(super) fn acknowledged_by(&mut self, id: ProcessId, of: ServerId, zxid: i64) {
-        let process = self.process_mut(id);
-        let named = process.voters.contains_key(&of);
-        let Some(leading) = process.leading() else {
+        let Some(leading) = self.process_mut(id).leading() else {
             return;
         };
-        if let Some(acks) = leading.proposals.get_mut(&zxid).filter(|_| named) {
-            acks.insert(of);
+        if let Some(proposal) = leading.proposals.get_mut(&zxid) {
+            proposal.acks.insert(of);
         }
         loop {
             let Role::Leading(leading) = &self.process(id).role else {
                 return;
             };
-            let Some((first, acks)) = leading.proposals.first_key_value() else {
+            let Some((first, proposal)) = leading.proposals.first_key_value() else {
                 return;
             };
-            if !self.process(id).majority(acks.iter()) {
+            if !proposal.is_decided() {
                 return;
             }
             self.commit(id, *first);
@@ -432,7 +453,7 @@ impl Zoo {
         let Some(leading) = self.process_mut(id).leading() else {
             return;
         };
-        leading.proposals.remove(&zxid);
+        let proposal = leading.proposals.remove(&zxid);
         let learners: Vec<(LinkId, bool)> = leading
             .learners
             .iter()
@@ -453,6 +474,10 @@ impl Zoo {
             self.packet_to_learner(link, packet, Duration::ZERO);
         }
         self.commit_until(id, zxid);
+        if let Some(request) = proposal.and_then(|proposal| proposal.of) {
+            self.reconfigured(request, Ok(()));
+            self.leave_if_not_named(id);
+        }
     }
 
     /// A follower is lost: at its next tick the leader counts the remaining followers.
@@ -489,6 +514,6 @@ impl Zoo {
         let own = self.process(id).id();
         let mut connected: BTreeSet<ServerId> = leading.learners.values().map(|l| l.id).collect();
         connected.insert(own);
-        self.process(id).majority(connected.iter())
+        self.process(id).decides(&connected)
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::disk::Snapshot;
 use super::network::{LinkId, Packet, Reach};
-use super::process::{Buffered, Copy, CopyKind, Role, Stage, State};
-use super::types::{Entry, Outcome, ProcessId};
+use super::process::{Buffered, Copy, CopyKind, Learning, Role, Stage, State};
+use super::types::{Entry, ListId, Outcome, ProcessId};
 use super::{Timer, Zoo};
 
 /// `Learner.LeaderConnector`: how often it tries to connect.
@@ -50,7 +50,7 @@ impl Zoo {
             return;
         };
         // The name is resolved once.
-        let to = match (tries, process.voters.get(&learning.leader)) {
+        let to = match (tries, process.host_of(learning.leader)) {
             (0, Some(host)) => self.network.resolve(host, now),
             _ => to,
         };
@@ -139,7 +139,7 @@ impl Zoo {
                 let flush = self.between(self.timing.flush);
                 self.timer(id, writes + flush, Timer::Copied);
             }
-            Packet::UpToDate => self.up_to_date(id),
+            Packet::UpToDate(list) => self.up_to_date(id, list),
             Packet::Propose(entry) if serving => self.append(id, entry),
             Packet::Commit(zxid) if serving => self.commit_until(id, zxid),
             Packet::Inform(entry) if serving => {
@@ -215,7 +215,11 @@ impl Zoo {
         true
     }
 
-    fn up_to_date(&mut self, id: ProcessId) {
+    fn up_to_date(&mut self, id: ProcessId, list: Option<ListId>) {
+        let ready = |l: &mut Learning| l.stage == Stage::Copied;
+        if self.process_mut(id).learning().is_some_and(ready) {
+            self.take_over(id, list);
+        }
         let process = self.process_mut(id);
         let observer = process.start.observer;
         let Some(learning) = process.learning() else {
@@ -259,6 +263,9 @@ impl Zoo {
             return;
         }
         data.entries.push(entry);
+        if let Some(list) = entry.list() {
+            self.store_list(id, list);
+        }
         self.begin_flush(id);
     }
 
@@ -325,12 +332,17 @@ impl Zoo {
         let process = self.process_mut(id);
         let data = &mut process.data;
         let mut answered = Vec::new();
+        let mut lists = Vec::new();
         while let Some(entry) = data.entries.get(data.applied).filter(|e| e.zxid <= zxid) {
             data.applied += 1;
             data.last = entry.zxid;
+            lists.extend(entry.list());
             if let Some(request) = process.requests.remove(&entry.write) {
                 answered.push((request, *entry));
             }
+        }
+        for list in lists {
+            self.adopt(id, list);
         }
         for (request, entry) in answered {
             self.answer_client(id, request, entry.write, Outcome::Acknowledged(entry.zxid));

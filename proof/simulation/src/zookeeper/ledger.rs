@@ -68,7 +68,8 @@ impl Zoo {
             .iter()
             .filter(|(link, l)| l.copied && self.link_works(**link));
         let own = process.id();
-        process.majority(works.map(|(_, l)| &l.id).chain([&own]))
+        let works = works.map(|(_, l)| l.id).chain([own]).collect();
+        process.decides(&works)
     }
 
     /// Looks whether every leader that can commit has every acknowledged write; at the end of a run

@@ -19,9 +19,13 @@ impl Zoo {
         self.advance(now);
         let id = ProcessId(self.processes.len());
         let voters: BTreeMap<ServerId, String> = start.voters.iter().cloned().collect();
+        let (version, list, next) = self.begin_with(&start, &voters);
         let process = Process {
             start,
             voters,
+            list,
+            version,
+            next,
             alive: true,
             frozen: false,
             missed: Vec::new(),

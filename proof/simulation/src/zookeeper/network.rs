@@ -12,7 +12,7 @@ use bellwether_ensemble::ServerId;
 use super::election::Notification;
 use super::links::Link;
 use super::process::{Copy, Role};
-use super::types::{Entry, ProcessId};
+use super::types::{Entry, ListId, ProcessId};
 use super::{Event, Timer, Zoo};
 
 /// A learner's connection to a leader.
@@ -62,8 +62,8 @@ pub(super) enum Packet {
     Copy(Copy),
     /// The acknowledgement of `NEWLEADER`.
     Copied,
-    /// `UPTODATE`.
-    UpToDate,
+    /// `UPTODATE`, with the list of the leader.
+    UpToDate(Option<ListId>),
     Propose(Entry),
     Ack(i64),
     Commit(i64),

@@ -9,14 +9,20 @@ use super::Event;
 use super::disk::Database;
 use super::election::{Ballot, Looking};
 use super::network::{LinkId, Peers};
-use super::types::{Entry, ProcessId, RequestId, Settings, Start};
+use super::types::{Entry, List, ListId, ProcessId, ReconfigurationId, RequestId, Settings, Start};
 
 /// A server process.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) start: Start,
-    /// The voters in the server's own file, which define its majority.
+    /// The voters in the server's own file, or of the list that it knows as committed, which define its majority.
     pub(super) voters: BTreeMap<ServerId, String>,
+    /// That list, if servers agreed on it while they ran.
+    pub(super) list: Option<ListId>,
+    /// Its version; 0 for one that has none.
+    pub(super) version: i64,
+    /// A later list that it has stored and does not know as committed. It needs a majority of both then.
+    pub(super) next: Option<List>,
     pub(super) alive: bool,
     pub(super) frozen: bool,
     /// What would have happened to it while it was frozen.
@@ -140,12 +146,31 @@ pub(super) struct Leading {
     pub(super) promised: BTreeSet<ServerId>,
     pub(super) copied: BTreeSet<ServerId>,
     pub(super) learners: BTreeMap<LinkId, Learner>,
-    /// Who has acknowledged the proposals that are not committed.
-    pub(super) proposals: BTreeMap<i64, BTreeSet<ServerId>>,
+    /// The proposals that are not committed.
+    pub(super) proposals: BTreeMap<i64, Proposal>,
     pub(super) last_proposed: i64,
     /// Whether a look at the number of its followers is due.
     pub(super) checks: bool,
     pub(super) waits_for_epoch: Option<Duration>,
+}
+
+/// A proposal that is not committed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Proposal {
+    /// Who has acknowledged it.
+    pub(super) acks: BTreeSet<ServerId>,
+    /// The lists of which it needs a majority each.
+    pub(super) lists: Vec<BTreeSet<ServerId>>,
+    /// The request for another list that it carries out.
+    pub(super) of: Option<ReconfigurationId>,
+}
+
+impl Proposal {
+    pub(super) fn is_decided(&self) -> bool {
+        let agrees =
+            |list: &BTreeSet<ServerId>| self.acks.intersection(list).count() > list.len() / 2;
+        self.lists.iter().all(agrees)
+    }
 }
 
 /// How far a leader is.
@@ -192,6 +217,34 @@ impl Process {
     /// Whether these servers are a majority of its own list.
     pub(super) fn majority<'a>(&self, ids: impl Iterator<Item = &'a ServerId>) -> bool {
         ids.filter(|id| self.voters.contains_key(id)).count() > self.voters.len() / 2
+    }
+
+    /// Whether these servers are a majority of each list by which it judges.
+    pub(super) fn decides(&self, ids: &BTreeSet<ServerId>) -> bool {
+        let of_next = |next: &List| {
+            let named = ids.iter().filter(|id| next.voters.contains_key(id));
+            named.count() > next.voters.len() / 2
+        };
+        self.majority(ids.iter()) && self.next.as_ref().is_none_or(of_next)
+    }
+
+    /// The host of a server that one of its lists names.
+    pub(super) fn host_of(&self, id: ServerId) -> Option<&String> {
+        let of_next = || self.next.as_ref()?.voters.get(&id);
+        self.voters.get(&id).or_else(of_next)
+    }
+
+    /// The servers that its lists name.
+    pub(super) fn known(&self) -> BTreeSet<ServerId> {
+        let next = self.next.iter().flat_map(|next| next.voters.keys());
+        self.voters.keys().chain(next).copied().collect()
+    }
+
+    /// The lists of which a proposal needs a majority each.
+    pub(super) fn lists(&self) -> Vec<BTreeSet<ServerId>> {
+        let next = self.next.as_ref().map(|next| &next.voters);
+        let lists = [&self.voters].into_iter().chain(next);
+        lists.map(|list| list.keys().copied().collect()).collect()
     }
 
     pub(super) fn state(&self) -> State {

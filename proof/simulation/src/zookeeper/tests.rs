@@ -112,6 +112,8 @@ impl Bench {
             id: ServerId(id),
             host: host(id),
             voters: list.iter().map(|id| (ServerId(*id), host(*id))).collect(),
+            version: 0,
+            servers: BTreeMap::new(),
             observer: !list.contains(&id),
             disk: self.disks[&id],
             log_disk: None,

@@ -1,5 +1,6 @@
 //! What the rest of the simulation says to the servers and hears from them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bellwether_ensemble::ServerId;
@@ -41,6 +42,42 @@ pub(super) fn zxid_of(epoch: i64) -> i64 {
     epoch << 32
 }
 
+/// A list of voters with their host names, on which servers agree while they run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct List {
+    /// The zxid of the transaction that made it.
+    pub version: i64,
+    /// The voters.
+    pub voters: BTreeMap<ServerId, String>,
+}
+
+/// A list of [`super::Zoo`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListId(pub(super) usize);
+
+/// A request for another list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReconfigurationId(pub(super) u64);
+
+/// What a transaction that makes a list has for its write, beside the list's number. Clients' writes are smaller.
+const MAKES_LIST: u64 = 1 << 63;
+
+impl Entry {
+    pub(super) fn of_list(zxid: i64, list: ListId) -> Self {
+        let number = u64::try_from(list.0).unwrap_or(0);
+        Self {
+            zxid,
+            write: MAKES_LIST | number,
+        }
+    }
+
+    /// The list that it makes, if it makes one.
+    pub(super) fn list(self) -> Option<ListId> {
+        let number = usize::try_from(self.write & !MAKES_LIST).ok()?;
+        (self.write & MAKES_LIST != 0).then_some(ListId(number))
+    }
+}
+
 /// How a server starts.
 #[derive(Clone, Debug)]
 pub struct Start {
@@ -50,6 +87,10 @@ pub struct Start {
     pub id: ServerId,
     /// The voters in its own file and their host names.
     pub voters: Vec<(ServerId, String)>,
+    /// The version of that list; 0 for one that has none.
+    pub version: i64,
+    /// The servers that a list at run time may name.
+    pub servers: BTreeMap<ServerId, String>,
     /// The name that its own line has.
     pub host: String,
     /// Whether its own file says that it observes.
@@ -81,6 +122,8 @@ pub struct Settings {
     pub connect_delay: Duration,
     /// `sslQuorum` and `portUnification`.
     pub tls: ServerTls,
+    /// `reconfigEnabled`.
+    pub reconfigures: bool,
 }
 
 impl Default for Settings {
@@ -95,6 +138,7 @@ impl Default for Settings {
             longest_wait_for_epoch: None,
             connect_delay: Duration::from_millis(100),
             tls: ServerTls::Disabled,
+            reconfigures: false,
         }
     }
 }

@@ -56,7 +56,7 @@ impl Zoo {
             has_database: disk.has_database() || log.is_some_and(Disk::has_database),
             current_epoch: Disk::epoch(disk.current_epoch),
             accepted_epoch: Disk::epoch(disk.accepted_epoch),
-            stored_list: None,
+            stored_list: disk.stored_list(),
             data: usage(disk),
             transaction_log: log.map(usage),
         }
@@ -76,6 +76,15 @@ impl Zoo {
         let log = &self.disks[log.unwrap_or(data).0].log;
         all.extend(log.iter().filter(|e| e.zxid > last));
         all
+    }
+}
+
+impl Disk {
+    /// The version of a list that is stored and not known as committed.
+    fn stored_list(&self) -> Option<u64> {
+        let known = self.committed.as_ref().map_or(0, |list| list.version);
+        let stored = self.stored.as_ref().map(|list| list.version);
+        u64::try_from(stored.filter(|version| *version > known)?).ok()
     }
 }
 

@@ -171,6 +171,8 @@ fn a_log_on_a_volume_of_its_own_is_read_again() {
         id: ServerId(1),
         host: host(1),
         voters: vec![(ServerId(1), host(1))],
+        version: 0,
+        servers: BTreeMap::new(),
         observer: false,
         disk: data,
         log_disk: Some(log),
