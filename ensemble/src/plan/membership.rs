@@ -6,7 +6,7 @@
 
 use crate::encryption::Encryption;
 use crate::ids::{ServerId, Voters};
-use crate::observation::StatefulSetObservation;
+use crate::observation::{Revision, StatefulSetObservation};
 use crate::plan::reconfiguration::{self, Ask};
 use crate::plan::verdict::WaitingOn;
 use crate::plan::view::{Member, View};
@@ -40,6 +40,24 @@ pub struct Change {
     pub held: Option<String>,
 }
 
+impl Change {
+    /// The list and the encryption stay those of this revision, and nothing else is done.
+    pub(super) fn none(of: &Revision, replicas: u16) -> Self {
+        Self {
+            voters: of.voters.clone(),
+            version: of.version,
+            replicas,
+            initialize: None,
+            tls: of.tls,
+            bounce: None,
+            begins: None,
+            ask: None,
+            waiting: None,
+            held: None,
+        }
+    }
+}
+
 /// Decides on the next voters, and on TLS.
 ///
 /// A size change is finished before a new state of TLS begins, and every member runs the template's state before a step
@@ -67,18 +85,8 @@ fn next_voters(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObser
     let wanted = Voters::first(ensemble.size, ensemble.id_offset);
     let named = view.template.initialize;
     let named = named.filter(|_| may_name(view, template));
-    let mut change = Change {
-        voters: template.clone(),
-        version: None,
-        replicas: set.replicas,
-        initialize: named,
-        tls: view.template.tls,
-        bounce: None,
-        begins: None,
-        ask: None,
-        waiting: None,
-        held: None,
-    };
+    let mut change = Change::none(view.template, set.replicas);
+    change.initialize = named;
     let checked = view.rules.keep(Rule::SmallSteps) && view.rules.keep(Rule::FinishedFirst);
     let takes_back = checked && view.rules.keep(Rule::TakeBack);
     if let Some(voters) = taken_back(view, &wanted).filter(|_| takes_back) {

@@ -13,8 +13,7 @@ use bellwether_api::ensemble::{MemberRole, MembershipChange};
 use crate::desired::{DesiredObject, claims, pod_name};
 use crate::ids::{ServerId, Voters};
 use crate::observation::{
-    ClaimObservation, Observation, PodObservation, PodState, Revision, ServerReport,
-    StatefulSetObservation,
+    ClaimObservation, Observation, PodObservation, PodState, ServerReport, StatefulSetObservation,
 };
 use crate::plan::Step;
 use crate::plan::membership::Change;
@@ -147,14 +146,11 @@ pub fn as_judged(observation: &Observation, id_offset: u16) -> Cow<'_, Observati
         return Cow::Borrowed(observation);
     };
     let mut judged = observation.clone();
-    let judge = |revision: &mut Option<Revision>, list: Option<&Voters>| {
-        if let Some(revision) = revision.as_mut().filter(|r| r.version.is_some()) {
-            revision.voters = list.unwrap_or(&latest).clone();
-        }
-    };
     for pod in &mut judged.pods {
-        let told = pod.server.voters().cloned();
-        judge(&mut pod.revision, told.as_ref());
+        let told = pod.server.voters();
+        if let Some(revision) = pod.revision.as_mut().filter(|r| r.version.is_some()) {
+            revision.voters = told.unwrap_or(&latest).clone();
+        }
     }
     let set = judged.stateful_set.as_mut();
     if let Some(template) = set.and_then(|set| set.template.as_mut()) {
@@ -205,18 +201,7 @@ pub(super) fn next_list(
 ) -> Change {
     let given = set.template.as_ref().filter(|t| t.version.is_some());
     let given = given.unwrap_or(view.template);
-    let mut change = Change {
-        voters: given.voters.clone(),
-        version: given.version,
-        replicas: set.replicas.max(needed(view)),
-        initialize: None,
-        tls: view.template.tls,
-        bounce: None,
-        begins: None,
-        ask: None,
-        waiting: None,
-        held: None,
-    };
+    let mut change = Change::none(given, set.replicas.max(needed(view)));
     let wanted = Voters::first(ensemble.size, ensemble.id_offset);
     let (version, list) = match lists.settled() {
         Ok((0, _)) => {

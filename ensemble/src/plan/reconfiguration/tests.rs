@@ -86,12 +86,21 @@ fn asks(running: &Running) -> Option<(Voters, u64)> {
     }
 }
 
+fn stateful_set(running: &Running) -> DesiredObject {
+    let mut objects = running.plan().objects.into_iter();
+    objects.find(|o| o.kind == ObjectKind::StatefulSet).unwrap()
+}
+
+/// The annotations of the pod template that is written.
+fn annotations(running: &Running) -> serde_json::Value {
+    stateful_set(running).body["spec"]["template"]["metadata"]["annotations"].clone()
+}
+
 /// How many pods there are to be.
 fn replicas(running: &Running) -> u64 {
-    let plan = running.plan();
-    let mut sets = plan.objects.iter();
-    let set = sets.find(|o| o.kind == ObjectKind::StatefulSet).unwrap();
-    set.body["spec"]["replicas"].as_u64().unwrap()
+    stateful_set(running).body["spec"]["replicas"]
+        .as_u64()
+        .unwrap()
 }
 
 /// The lists that are written on claims: the finished one, and the next.
@@ -324,16 +333,12 @@ fn what_an_earlier_operator_rendered_stays_but_for_the_list() {
     follow(&mut running, &[3, 4]);
     tell(&mut running, &first(5), VERSION + 1);
     running.set().rendered_by = Some("earlier".to_owned());
-    let objects = running.plan().objects;
-    let set = objects.iter().find(|o| o.kind == ObjectKind::StatefulSet);
-    let set = set.unwrap();
-    assert_eq!(set.write, Write::Merge);
-    let annotations = &set.body["spec"]["template"]["metadata"]["annotations"];
+    assert_eq!(stateful_set(&running).write, Write::Merge);
     let expected = serde_json::json!({
         bellwether_api::labels::VOTERS: "1,2,3,4,5",
         bellwether_api::labels::LIST_VERSION: format!("{:x}", VERSION + 1),
     });
-    assert_eq!(*annotations, expected);
+    assert_eq!(annotations(&running), expected);
 }
 
 #[test]
@@ -366,9 +371,7 @@ fn a_template_from_the_time_of_lists_in_files_is_taken_back() {
     (template.voters, template.version) = (first(1), None);
     running.set().edited = Some(serde_json::json!({}));
     let template = |running: &Running| {
-        let objects = running.plan().objects;
-        let set = objects.iter().find(|o| o.kind == ObjectKind::StatefulSet);
-        let annotations = &set.unwrap().body["spec"]["template"]["metadata"]["annotations"];
+        let annotations = annotations(running);
         [
             bellwether_api::labels::VOTERS,
             bellwether_api::labels::LIST_VERSION,
@@ -390,12 +393,8 @@ fn the_way_to_run_time_begins_when_the_step_under_way_is_over() {
     let mut running = Running::stepping(3, 4, &[0]);
     running.ensemble.size = 5;
     running.ensemble.membership_change = MembershipChange::Reconfiguration;
-    let version = |running: &Running| {
-        let objects = running.plan().objects;
-        let set = objects.iter().find(|o| o.kind == ObjectKind::StatefulSet);
-        let annotations = &set.unwrap().body["spec"]["template"]["metadata"]["annotations"];
-        annotations[bellwether_api::labels::LIST_VERSION].clone()
-    };
+    let version =
+        |running: &Running| annotations(running)[bellwether_api::labels::LIST_VERSION].clone();
     assert_eq!(version(&running), serde_json::Value::Null);
     let mut running = Running::new(3, 0);
     running.ensemble.size = 5;
