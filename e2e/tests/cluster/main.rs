@@ -258,7 +258,7 @@ fn run(kubectl: &Kubectl, name: &str, test: fn(&World) -> Result<()>) -> Result<
             let described = world.describe();
             let _guard = OUTPUT.lock();
             eprintln!(
-                "==== {name} failed after {seconds} s: {error:#}\n{described}==== end of {name}"
+                "==== {name} failed: what explains it follows\n{described}==== {name} failed after {seconds} s: {error:#}"
             );
             if std::env::var_os("BELLWETHER_KEEP").is_none() {
                 world.remove();
