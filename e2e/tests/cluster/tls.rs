@@ -77,7 +77,11 @@ pub(crate) fn all_connections_switch_to_tls_under_writes_and_another_authority_n
     ensemble.wait_ready(3)?;
     let clients = plain.over_tls(&authority(world, "main-client")?)?;
     let load = Load::start(clients, ensemble, 3)?;
-    ensure!(accepts_plaintext(&plain)?, "Optional takes no plaintext");
+    // The cluster's DNS may learn of a pod later than its Service does.
+    until("Optional takes plaintext", PATIENCE, || {
+        let takes = accepts_plaintext(&plain).map_err(|e| e.to_string())?;
+        takes.then_some(()).ok_or("it takes none".to_owned())
+    })?;
     ensemble.patch(&json!({ "tls": { "servers": "Required", "clients": "Required" } }))?;
     until("everything is encrypted", PATIENCE, || {
         let tls = ensemble.status()?["tls"].clone();
@@ -100,7 +104,9 @@ pub(crate) fn all_connections_switch_to_tls_under_writes_and_another_authority_n
     let mut shown = Vec::new();
     for (port, key) in PORTS {
         let certificate = certificate(world, key)?;
-        present(port, &certificate).map_err(anyhow::Error::msg)?;
+        until("every server presents its certificate", PATIENCE, || {
+            present(port, &certificate)
+        })?;
         shown.push(certificate);
     }
     ensure!(
