@@ -13,6 +13,8 @@ pub const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 pub const COMPONENT: &str = "app.kubernetes.io/component";
 /// The value of [`COMPONENT`] on observers.
 pub const COMPONENT_OBSERVER: &str = "observer";
+/// How the names of the operator's annotations begin.
+pub const PREFIX: &str = "zookeeper.bellwether.dev/";
 /// Pod annotation: the name of the configuration revision (a ConfigMap) that the pod runs.
 pub const CONFIG_REVISION: &str = "zookeeper.bellwether.dev/config-revision";
 /// Annotation of pods and of configuration revisions: the voters, as comma-separated server ids.

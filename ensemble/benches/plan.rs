@@ -94,6 +94,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
             restart: None,
             rendered_by: Some("1".to_owned()),
             edited: None,
+            left_over: None,
             client_port_secret: None,
             terminating: false,
         }),

@@ -97,12 +97,21 @@ pub struct StatefulSetObservation {
     /// The pod template as the operator wrote it, if somebody else changed it since: see
     /// [`crate::desired::written`].
     pub edited: Option<Value>,
+    /// The merge patch that takes out of the pod template what an earlier one left there: see [`crate::desired::written`].
+    pub left_over: Option<Value>,
     /// The size in its claim template, which cannot change.
     pub claim_size: Option<Quantity>,
     /// The same of the volume of the transaction log.
     pub log_claim_size: Option<Quantity>,
     /// Whether it is being deleted.
     pub terminating: bool,
+}
+
+impl StatefulSetObservation {
+    /// Whether its pod template has something of somebody else that the operator takes out.
+    pub fn is_foreign(&self) -> bool {
+        self.edited.is_some() || self.left_over.is_some()
+    }
 }
 
 /// A configuration revision as a pod or the pod template carries it.

@@ -333,6 +333,9 @@ fn plan_existing(
     let foreign = membership::names_foreign_newcomer(&view);
     objects.push(match (&set.edited, &set.rendered_by) {
         _ if foreign => stateful_set::without_newcomer(&ensemble.name),
+        _ if let Some(patch) = &set.left_over => {
+            stateful_set::without_left_over(&ensemble.name, patch)
+        }
         (Some(template), Some(by)) if keep_template => {
             stateful_set::put_back(ensemble, template, by, whole())
         }
@@ -352,7 +355,7 @@ fn plan_existing(
         objects.extend(reclaim::plan_owners(ensemble, observation));
     }
 
-    let writes = foreign || set.edited.is_some();
+    let writes = foreign || set.is_foreign();
     let template_changes = writes || !same_inputs || change.replicas != set.replicas;
     let given = set.template.as_ref();
     let list_changes = change.version.is_some()
@@ -400,7 +403,7 @@ fn plan_existing(
         revision,
         template_changes,
         observers: &observers,
-        edited: sets.any(|set| set.edited.is_some()),
+        edited: sets.any(StatefulSetObservation::is_foreign),
         refused: &observation.refused,
         growth: &growth,
         full: full.as_ref(),

@@ -370,6 +370,7 @@ fn observe_stateful_set(set: &StatefulSet, live: &Live) -> StatefulSetObservatio
         rendered_by: annotation(labels::RENDERED_BY),
         client_port_secret: object.and_then(|set| client_port_secret(&set["spec"]["template"])),
         edited: object.and_then(written::edited),
+        left_over: object.and_then(written::left_over),
         claim_size: spec.and_then(|s| claim_size(s, DATA)),
         log_claim_size: spec.and_then(|s| claim_size(s, LOG)),
         restart: template

@@ -99,6 +99,16 @@ pub fn without_newcomer(name: &str) -> DesiredObject {
     }
 }
 
+/// Takes out of the pod template what an earlier one left there: see [`written::left_over`].
+pub fn without_left_over(name: &str, patch: &Value) -> DesiredObject {
+    DesiredObject {
+        kind: ObjectKind::StatefulSet,
+        name: name.to_owned(),
+        body: patch.clone(),
+        write: Write::Merge,
+    }
+}
+
 /// Volumes belong to the operator: [`crate::plan::reclaim`] decides about them, and Kubernetes deletes no
 /// volume when a person deletes or scales the StatefulSet.
 fn retention() -> Value {

@@ -10,14 +10,17 @@ use serde_json::{Value, json};
 
 use super::{is_empty, is_named, is_part_of, says_the_amounts};
 
+/// How the annotations begin by which kubectl asks for a restart. Others may ask for one.
+const KUBECTL: &str = "kubectl.kubernetes.io/";
+
 /// Adds the template to the annotations of the StatefulSet before it is written.
 pub(super) fn remember(metadata: &mut Value, body: &Value) {
     let template = body["spec"]["template"].to_string();
     metadata["annotations"][labels::TEMPLATE] = json!(template);
 }
 
-/// The pod template as the operator wrote it, if somebody else changed it since.
-pub fn edited(set: &Value) -> Option<Value> {
+/// The managed fields of others in the pod template, and the template as the operator wrote it. `None` if there are none.
+fn foreign(set: &Value) -> Option<(Vec<&Value>, Value)> {
     let managers = set["metadata"]["managedFields"].as_array();
     let others = managers.into_iter().flatten();
     let others = others.filter(|entry| entry["manager"] != FIELD_MANAGER);
@@ -27,7 +30,12 @@ pub fn edited(set: &Value) -> Option<Value> {
         return None;
     }
     let text = set["metadata"]["annotations"][labels::TEMPLATE].as_str()?;
-    let written: Value = serde_json::from_str(text).ok()?;
+    Some((foreign, serde_json::from_str(text).ok()?))
+}
+
+/// The pod template as the operator wrote it, if somebody else changed it since.
+pub fn edited(set: &Value) -> Option<Value> {
+    let (foreign, written) = foreign(set)?;
     let mut differing = Vec::new();
     compare(
         &written,
@@ -38,6 +46,84 @@ pub fn edited(set: &Value) -> Option<Value> {
     let owned = |fields: &&Value| differing.iter().any(|path| owns(fields, path));
     let changed = foreign.iter().any(owned);
     changed.then_some(written)
+}
+
+/// The merge patch that takes out of the pod template what an earlier template left there, if there is something: after
+/// `kubectl rollout undo` its fields are those of kubectl, and an apply by the operator does not remove them. Left to itself
+/// the template would say of pods what their servers do not do, for example that they speak TLS.
+///
+/// An annotation of the operator that it did not write tells such a template from one to which somebody added something.
+/// It is taken out after what was changed has been put back, so `None` while the template is [`edited`].
+pub fn left_over(set: &Value) -> Option<Value> {
+    let (foreign, written) = foreign(set)?;
+    let live = &set["spec"]["template"];
+    let known = &written["metadata"]["annotations"];
+    let annotations = foreign
+        .iter()
+        .filter_map(|fields| fields["f:metadata"]["f:annotations"].as_object());
+    let mut names = annotations
+        .flatten()
+        .filter_map(|(key, _)| key.strip_prefix("f:"));
+    let earlier = |name: &str| {
+        let there = !live["metadata"]["annotations"][name].is_null();
+        name.starts_with(labels::PREFIX) && there && known[name].is_null()
+    };
+    if !names.any(earlier) || edited(set).is_some() {
+        return None;
+    }
+    let patch = removal(&written, live, &foreign)?;
+    Some(json!({ "spec": { "template": patch } }))
+}
+
+/// The merge patch that removes from `live` what `written` lacks and others manage.
+fn removal(written: &Value, live: &Value, foreign: &[&Value]) -> Option<Value> {
+    match (written, live) {
+        (Value::Object(written), Value::Object(live)) => {
+            let mut patch = serde_json::Map::new();
+            for (key, value) in live {
+                let field = format!("f:{key}");
+                let fields = foreign.iter().filter_map(|fields| fields.get(&field));
+                let fields: Vec<&Value> = fields.collect();
+                if fields.is_empty() || key.starts_with(KUBECTL) {
+                    continue;
+                }
+                // Of a map that others share, only what they manage goes.
+                let shared = fields
+                    .iter()
+                    .any(|f| f.as_object().is_some_and(|f| !f.is_empty()));
+                let change = match written.get(key) {
+                    None if value.is_object() && shared => removal(&json!({}), value, &fields),
+                    None => Some(Value::Null),
+                    Some(written) => removal(written, value, &fields),
+                };
+                patch.extend(change.map(|change| (key.clone(), change)));
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
+        }
+        // A merge patch replaces a list as a whole.
+        (Value::Array(_), Value::Array(_)) => has_more(live, written).then(|| written.clone()),
+        _ => None,
+    }
+}
+
+/// Whether `live` has an item in one of its lists that `written` lacks.
+fn has_more(live: &Value, written: &Value) -> bool {
+    match (live, written) {
+        (Value::Object(live), Value::Object(written)) => {
+            let more = |(key, written)| live.get(key).is_some_and(|live| has_more(live, written));
+            written.iter().any(more)
+        }
+        (Value::Array(live), Value::Array(written)) => {
+            let named = |item: &&Value, name: &Value| item["name"] == *name;
+            let more = |live: &Value| {
+                let mut own = written.iter();
+                let own = own.find(|item| named(item, &live["name"]));
+                own.is_some_and(|own| has_more(live, own))
+            };
+            live.len() > written.len() || (is_named(live) && live.iter().any(more))
+        }
+        _ => false,
+    }
 }
 
 /// One segment of the path to a value.
@@ -156,6 +242,56 @@ mod tests {
             edited(&set("mirror/a:1", "kubectl-rollout", annotation)),
             None
         );
+    }
+
+    #[test]
+    fn what_an_undone_rollout_left_in_the_template_is_taken_out() {
+        let container = r#"k:{"name":"zookeeper"}"#;
+        let old = "zookeeper.bellwether.dev/server-tls";
+        let fields = json!({
+            "f:metadata": {"f:annotations": {
+                (format!("f:{old}")): {}, "f:kubectl.kubernetes.io/restartedAt": {},
+            }},
+            "f:spec": {
+                "f:containers": {container: {"f:ports": {r#"k:{"containerPort":2281}"#: {".": {}}}}},
+                "f:tolerations": {},
+            },
+        });
+        let mut set = set("a:1", "kubectl-rollout", fields);
+        let template = &mut set["spec"]["template"];
+        template["metadata"]["annotations"] = json!({
+            old: "Accepted", "kubectl.kubernetes.io/restartedAt": "now",
+        });
+        template["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+        template["spec"]["schedulerName"] = json!("default-scheduler");
+        let sidecar = json!({"name": "another", "image": "b:1"});
+        template["spec"]["containers"]
+            .as_array_mut()
+            .unwrap()
+            .push(sidecar);
+        let containers: Value = serde_json::from_str::<Value>(
+            set["metadata"]["annotations"][labels::TEMPLATE]
+                .as_str()
+                .unwrap(),
+        )
+        .unwrap()["spec"]["containers"]
+            .take();
+        let patch = json!({"spec": {"template": {
+            "metadata": {"annotations": {old: null}},
+            "spec": {"containers": containers, "tolerations": null},
+        }}});
+        assert_eq!(left_over(&set), Some(patch));
+        // What is changed is put back first.
+        let mut changed = set.clone();
+        changed["spec"]["template"]["spec"]["containers"][0]["image"] = json!("a:2");
+        let managed =
+            &mut changed["metadata"]["managedFields"][1]["fieldsV1"]["f:spec"]["f:template"];
+        managed["f:spec"]["f:containers"][container]["f:image"] = json!({});
+        assert!(edited(&changed).is_some());
+        assert_eq!(left_over(&changed), None);
+        // What somebody added to the operator's template stays.
+        set["spec"]["template"]["metadata"]["annotations"] = json!({"reloaded": "now"});
+        assert_eq!(left_over(&set), None);
     }
 
     #[test]

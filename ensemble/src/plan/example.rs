@@ -122,6 +122,7 @@ impl Running {
             inputs_hash: Some(inputs(&ensemble, &revision)),
             rendered_by: Some("test".to_owned()),
             edited: None,
+            left_over: None,
             client_port_secret: None,
             claim_size: None,
             log_claim_size: None,

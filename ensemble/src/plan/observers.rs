@@ -94,6 +94,10 @@ pub fn plan_observers<'a>(
     let (object, needs_rendered) = match set {
         None if wanted == 0 => (None, false),
         Some(s) if s.terminating => (None, false),
+        Some(s) if let Some(patch) = &s.left_over => {
+            let name = desired::set_name(&ensemble.name);
+            (Some(stateful_set::without_left_over(&name, patch)), false)
+        }
         Some(_) if keep_template || wanted == 0 => {
             let name = desired::set_name(&ensemble.name);
             (Some(stateful_set::replicas_only(&name, wanted)), false)
@@ -107,7 +111,8 @@ pub fn plan_observers<'a>(
         revisions.clear();
     }
     let replicas_change = set.map_or(wanted > 0, |s| s.replicas != wanted);
-    let changing = replicas_change || (wanted > 0 && !same_inputs);
+    let left_over = set.is_some_and(|s| s.left_over.is_some());
+    let changing = replicas_change || left_over || (wanted > 0 && !same_inputs);
     let choice = if wanted == 0 {
         Choice::Nothing
     } else if changing {

@@ -57,12 +57,34 @@ fn a_newcomer_that_an_undone_rollout_left_in_the_template_is_taken_out() {
 }
 
 #[test]
+fn what_an_undone_rollout_left_in_the_template_is_taken_out_before_a_member_restarts() {
+    let patch = json!({ "spec": { "template": { "spec": { "tolerations": null } } } });
+    let mut running = Running::new(3, 1).outdated();
+    running.set().left_over = Some(patch.clone());
+    assert_eq!(running.plan().step, None);
+    let voters = set(&running);
+    assert_eq!((voters.write, voters.body), (Write::Merge, patch.clone()));
+    let mut running = Running::new(3, 1).outdated();
+    let observers = running.observation.observers.stateful_set.as_mut();
+    observers.unwrap().left_over = Some(patch.clone());
+    let objects = running.plan().objects;
+    let mut sets = objects.iter().filter(|o| o.name == "zk-observer");
+    let observers = sets.next_back().unwrap();
+    assert_eq!((observers.write, &observers.body), (Write::Merge, &patch));
+    assert_eq!(
+        running.report().trouble().unwrap().reason,
+        Reason::TemplateEdited
+    );
+}
+
+#[test]
 fn no_member_restarts_before_a_change_of_the_template_has_taken_effect() {
     let waits = "zk-0: Waiting for the change of the pod template to take effect";
-    let edits: [Edit; 3] = [
+    let edits: [Edit; 4] = [
         |r| r.ensemble.heap_mib += 1,
         |r| r.set().replicas = 4,
         |r| r.set().edited = Some(json!({})),
+        |r| r.set().left_over = Some(json!({})),
     ];
     for edit in edits {
         let mut running = Running::new(3, 0).outdated();

@@ -186,6 +186,7 @@ impl Operator {
             )),
             rendered_by: Some("1".to_owned()),
             edited: None,
+            left_over: None,
             client_port_secret: None,
             template: Some(revision),
             template_hash: None,

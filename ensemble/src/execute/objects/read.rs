@@ -12,7 +12,7 @@ use crate::desired::network::policy_name;
 use crate::desired::stateful_set::{
     INITIALIZE, client_port_secret, restart_request, template_hash,
 };
-use crate::desired::written::edited;
+use crate::desired::written::{edited, left_over};
 use crate::desired::{
     DesiredObject, ObjectKind, Write, bootstrap_config_map, observers, parse_bootstrap, short_hash,
 };
@@ -128,6 +128,7 @@ impl Objects {
             rendered_by: note(labels::RENDERED_BY),
             client_port_secret: client_port_secret(template),
             edited: edited(set),
+            left_over: left_over(set),
             claim_size: size(DATA),
             log_claim_size: size(LOG),
             restart: restart_request(template),
