@@ -108,7 +108,7 @@ pub struct StatefulSetObservation {
 }
 
 impl StatefulSetObservation {
-    /// Whether its pod template has something of somebody else that the operator takes out.
+    /// Whether the operator has to put back or take out what somebody else changed in its pod template.
     pub fn is_foreign(&self) -> bool {
         self.edited.is_some() || self.left_over.is_some()
     }

@@ -59,17 +59,13 @@ pub fn client_port_secret(template: &Value) -> Option<String> {
 /// Sets only the number of replicas and the retention of volumes; the pod template stays as an earlier operator
 /// version rendered it.
 pub fn replicas_only(name: &str, replicas: u16) -> DesiredObject {
-    DesiredObject {
-        kind: ObjectKind::StatefulSet,
-        name: name.to_owned(),
-        body: json!({
-            "spec": {
-                "replicas": replicas,
-                "persistentVolumeClaimRetentionPolicy": retention(),
-            },
-        }),
-        write: Write::Merge,
-    }
+    let body = json!({
+        "spec": {
+            "replicas": replicas,
+            "persistentVolumeClaimRetentionPolicy": retention(),
+        },
+    });
+    merge(name, body)
 }
 
 /// Sets only the list in the pod template of an ensemble whose members change at run time, and the number of replicas; the
@@ -89,22 +85,23 @@ fn name_list(annotations: &mut Value, voters: &Voters, version: u64) {
 /// Removes a newcomer that somebody else left in the pod template. A merge removes the annotation whichever
 /// manager owns it.
 pub fn without_newcomer(name: &str) -> DesiredObject {
-    DesiredObject {
-        kind: ObjectKind::StatefulSet,
-        name: name.to_owned(),
-        body: json!({
-            "spec": { "template": { "metadata": { "annotations": { INITIALIZE: null } } } },
-        }),
-        write: Write::Merge,
-    }
+    let annotations = json!({ INITIALIZE: null });
+    merge(
+        name,
+        json!({ "spec": { "template": { "metadata": { "annotations": annotations } } } }),
+    )
 }
 
 /// Takes out of the pod template what an earlier one left there: see [`written::left_over`].
 pub fn without_left_over(name: &str, patch: &Value) -> DesiredObject {
+    merge(name, patch.clone())
+}
+
+fn merge(name: &str, body: Value) -> DesiredObject {
     DesiredObject {
         kind: ObjectKind::StatefulSet,
         name: name.to_owned(),
-        body: patch.clone(),
+        body,
         write: Write::Merge,
     }
 }

@@ -52,8 +52,8 @@ pub fn edited(set: &Value) -> Option<Value> {
 /// `kubectl rollout undo` its fields are those of kubectl, and an apply by the operator does not remove them. Left to itself
 /// the template would say of pods what their servers do not do, for example that they speak TLS.
 ///
-/// An annotation of the operator that it did not write tells such a template from one to which somebody added something.
-/// It is taken out after what was changed has been put back, so `None` while the template is [`edited`].
+/// Such a template has an annotation of the operator's that the operator did not write this time; one to which a user added a
+/// sidecar, for example, has none. First the operator puts back what was changed: `None` while the template is [`edited`].
 pub fn left_over(set: &Value) -> Option<Value> {
     let (foreign, written) = foreign(set)?;
     let live = &set["spec"]["template"];
@@ -114,10 +114,9 @@ fn has_more(live: &Value, written: &Value) -> bool {
             written.iter().any(more)
         }
         (Value::Array(live), Value::Array(written)) => {
-            let named = |item: &&Value, name: &Value| item["name"] == *name;
             let more = |live: &Value| {
-                let mut own = written.iter();
-                let own = own.find(|item| named(item, &live["name"]));
+                let mut written = written.iter();
+                let own = written.find(|item| item["name"] == live["name"]);
                 own.is_some_and(|own| has_more(live, own))
             };
             live.len() > written.len() || (is_named(live) && live.iter().any(more))
