@@ -366,7 +366,10 @@ fn host(ensemble: &ValidEnsemble, pod: &str) -> String {
 /// The immutable ConfigMap of a revision.
 pub fn config_map(ensemble: &ValidEnsemble, rendered: &RenderedRevision) -> DesiredObject {
     let mut meta: Value = metadata(ensemble, &rendered.revision.name);
-    meta["annotations"] = json!({ labels::VOTERS: rendered.revision.voters.to_string() });
+    // A revision whose members change at run time outlives its lists: only the pod template tells the present one.
+    if rendered.revision.version.is_none() {
+        meta["annotations"] = json!({ labels::VOTERS: rendered.revision.voters.to_string() });
+    }
     let body = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
