@@ -84,7 +84,9 @@ pub struct StatefulSetObservation {
     /// The revision of the pod template, known only once the StatefulSet controller has seen the
     /// last change of it.
     pub update_revision: Option<String>,
-    /// The hash of the pod template without the server list, where members change at run time.
+    /// What the pod template is told by without its server list ([`template_hash_of`]), where members change at run time.
+    ///
+    /// [`template_hash_of`]: crate::desired::stateful_set::template_hash_of
     pub template_hash: Option<String>,
     /// The hash of the user's wishes that the template was rendered from.
     pub inputs_hash: Option<String>,
@@ -146,7 +148,7 @@ pub struct PodObservation {
     pub revision: Option<Revision>,
     /// The revision of the pod template that it was made from.
     pub controller_revision: Option<String>,
-    /// The hash of that template without the server list, where members change at run time.
+    /// What that template is told by without the server list, where members change at run time.
     pub template_hash: Option<String>,
     /// Whether it is being deleted.
     pub terminating: bool,

@@ -8,7 +8,7 @@ use bellwether_api::{ZooKeeperEnsemble, labels};
 use bellwether_ensemble::certificates::AuthorityName;
 use bellwether_ensemble::desired::certificate::{self, certificate_name};
 use bellwether_ensemble::desired::claims::{DATA, LOG};
-use bellwether_ensemble::desired::stateful_set::{RESTART, client_port_secret};
+use bellwether_ensemble::desired::stateful_set::{RESTART, client_port_secret, template_hash_of};
 use bellwether_ensemble::desired::{
     ObjectKind, bootstrap_config_map, network, observers, parse_bootstrap, written,
 };
@@ -347,6 +347,10 @@ fn revision(annotations: Option<&BTreeMap<String, String>>) -> Option<Revision> 
     Revision::of_annotations(|key| annotations.get(key).map(String::as_str))
 }
 
+fn hash_in(annotations: &BTreeMap<String, String>) -> Option<String> {
+    template_hash_of(|key| annotations.get(key).map(String::as_str))
+}
+
 fn observe_stateful_set(set: &StatefulSet, live: &Live) -> StatefulSetObservation {
     let object = live.get(&(ObjectKind::StatefulSet, set.name_any()));
     let spec = set.spec.as_ref();
@@ -364,8 +368,8 @@ fn observe_stateful_set(set: &StatefulSet, live: &Live) -> StatefulSetObservatio
             .filter(|_| seen)
             .and_then(|s| s.update_revision.clone()),
         template_hash: template
-            .and_then(|m| m.annotations.as_ref()?.get(labels::TEMPLATE_HASH))
-            .cloned(),
+            .and_then(|m| m.annotations.as_ref())
+            .and_then(hash_in),
         inputs_hash: annotation(labels::INPUTS_HASH),
         rendered_by: annotation(labels::RENDERED_BY),
         client_port_secret: object.and_then(|set| client_port_secret(&set["spec"]["template"])),
@@ -408,7 +412,7 @@ fn observe_pod(rules: Rules, pod: &Pod, ordinal: u16) -> PodObservation {
         resource_version: pod.resource_version().unwrap_or_default(),
         revision: revision(pod.metadata.annotations.as_ref()),
         controller_revision: pod.labels().get("controller-revision-hash").cloned(),
-        template_hash: pod.annotations().get(labels::TEMPLATE_HASH).cloned(),
+        template_hash: hash_in(pod.annotations()),
         terminating: pod.metadata.deletion_timestamp.is_some(),
         controller: controller(&pod.metadata).map(|c| c.uid.clone()),
         silent_since: None,

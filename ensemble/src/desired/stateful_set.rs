@@ -43,10 +43,22 @@ pub fn restart_request(template: &Value) -> Option<String> {
     request.as_str().map(str::to_owned)
 }
 
-/// The hash of a rendered pod template without its server list.
+/// The pod annotation that `kubectl rollout restart` writes into the template (kubectl's `polymorphichelpers/objectrestarter.go`).
+pub const ROLLOUT_RESTART: &str = "kubectl.kubernetes.io/restartedAt";
+
+/// See [`template_hash_of`].
 pub fn template_hash(template: &Value) -> Option<String> {
-    let hash = &template["metadata"]["annotations"][labels::TEMPLATE_HASH];
-    hash.as_str().map(str::to_owned)
+    let annotations = &template["metadata"]["annotations"];
+    template_hash_of(|key| annotations[key].as_str())
+}
+
+/// What a pod template is told by that leaves its server list out, from the annotations of the template or of a pod that was
+/// made from it: the hash of what the operator rendered, and the last `kubectl rollout restart`. `None` where members change
+/// by restarts.
+pub fn template_hash_of<'a>(annotation: impl Fn(&str) -> Option<&'a str>) -> Option<String> {
+    let hash = annotation(labels::TEMPLATE_HASH)?;
+    let restart = annotation(ROLLOUT_RESTART);
+    Some(restart.map_or_else(|| hash.to_owned(), |at| format!("{hash} {at}")))
 }
 
 /// The Secret in a rendered pod template with the certificate that members present to clients.
@@ -237,3 +249,23 @@ fn claim_template(
 
 #[cfg(test)]
 mod volume_tests;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pod keeps the annotations of its template, so a template that asks for another restart is told from that of its pods,
+    /// whatever their lists are.
+    #[test]
+    fn another_rollout_restart_is_another_template_at_run_time() {
+        let template = |annotations: Value| json!({ "metadata": { "annotations": annotations } });
+        let made = json!({ labels::TEMPLATE_HASH: "abc", labels::VOTERS: "1,2,3" });
+        let (mut listed, mut restarted) = (made.clone(), made.clone());
+        listed[labels::VOTERS] = json!("1,2,3,4,5");
+        restarted[ROLLOUT_RESTART] = json!("2026-01-01T00:00:00Z");
+        let hash = |annotations: &Value| template_hash(&template(annotations.clone()));
+        assert_eq!(hash(&made), hash(&listed));
+        assert_ne!(hash(&made), hash(&restarted));
+        assert_eq!(hash(&json!({ ROLLOUT_RESTART: "now" })), None);
+    }
+}

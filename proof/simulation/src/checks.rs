@@ -322,6 +322,8 @@ pub fn is_of_template(pod: &Object, template: Option<&Value>, update: Option<&st
     same || template.is_some_and(|template| {
         let hash = note(pod, labels::TEMPLATE_HASH);
         let rest = !hash.is_null() && hash == note(template, labels::TEMPLATE_HASH);
+        let restart = "kubectl.kubernetes.io/restartedAt";
+        let rest = rest && note(pod, restart) == note(template, restart);
         rest && note(pod, labels::LIST_VERSION) != note(template, labels::LIST_VERSION)
     })
 }
