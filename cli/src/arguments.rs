@@ -74,6 +74,8 @@ pub(crate) enum Command {
     Pause(commands::act::Act),
     /// Let the operator go on with an ensemble that is paused.
     Resume(commands::act::Act),
+    /// Have a member whose node or disk is gone for good replaced by one with an empty volume.
+    Replace(commands::replace::Replace),
     /// Collect objects, logs and answers of the servers into one file, without Secrets.
     SupportBundle(commands::bundle::Bundle),
     /// Print the completions for a shell.

@@ -9,6 +9,7 @@ pub(crate) mod lint;
 pub(crate) mod page;
 pub(crate) mod plan;
 pub(crate) mod reference;
+pub(crate) mod replace;
 pub(crate) mod status;
 mod style;
 

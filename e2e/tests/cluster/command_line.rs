@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const SECRET: &str = "nobody-may-read-this";
 
 /// What a command prints, in the namespace of the test. It has to succeed.
-fn says(world: &World, words: &[&str]) -> Result<String> {
+pub(crate) fn says(world: &World, words: &[&str]) -> Result<String> {
     let mut command = program(words)?;
     command.args(["-n", &world.namespace]);
     let output = command.output()?;

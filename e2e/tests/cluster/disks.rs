@@ -11,6 +11,8 @@ use bellwether_e2e::wait::until;
 use bellwether_e2e::world::World;
 use serde_json::{Value, json};
 
+use crate::command_line::says;
+
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A small ensemble whose volumes stay.
@@ -344,8 +346,10 @@ pub(crate) fn a_member_whose_disk_is_broken_is_replaced_on_request(world: &World
         good.then_some(())
             .ok_or(format!("{degraded} {reason}: {message}"))
     })?;
-    let request = format!("zookeeper.bellwether.dev/replace-member={broken}:{old}");
-    world.run(&["annotate", "zke", "main", &request])?;
+    let request = ["replace", "main", &broken];
+    says(world, &[&request[..], &["--dry-run"]].concat())?;
+    ensure!(claim()? == old, "a dry run deleted the claim");
+    eprint!("{}", says(world, &request)?);
     until("another claim is in its place", PATIENCE, || {
         let now = claim().map_err(|e| e.to_string())?;
         (now != old).then_some(()).ok_or(now)
