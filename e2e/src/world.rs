@@ -1,7 +1,7 @@
 //! The namespace of one test.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -31,6 +31,7 @@ pub struct World {
     pub ensembles: Watch,
     /// The elections in it.
     pub elections: Watch,
+    reconfigures: AtomicBool,
 }
 
 impl World {
@@ -73,7 +74,14 @@ impl World {
             elections: Watch::start(kubectl, namespace, "leaderelections")?,
             kubectl: kubectl.clone(),
             namespace: namespace.to_owned(),
+            reconfigures: AtomicBool::new(false),
         })
+    }
+
+    /// From now on, the ensembles created here change their members at run time.
+    pub fn at_run_time(&self) -> &Self {
+        self.reconfigures.store(true, Ordering::Relaxed);
+        self
     }
 
     /// Runs kubectl in the namespace.
@@ -99,7 +107,10 @@ impl World {
     }
 
     /// Creates an ensemble with exactly this spec.
-    pub fn ensemble(&self, name: &'static str, spec: Value) -> Result<Ensemble<'_>> {
+    pub fn ensemble(&self, name: &'static str, mut spec: Value) -> Result<Ensemble<'_>> {
+        if self.reconfigures.load(Ordering::Relaxed) {
+            spec["membershipChange"] = json!("Reconfiguration");
+        }
         self.apply(&Ensemble::manifest(name, spec))?;
         Ok(Ensemble::new(self, name))
     }

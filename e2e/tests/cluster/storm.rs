@@ -60,7 +60,8 @@ const ACTS: [Act; 12] = [
 
 /// The size, the settings and the pods change while servers are killed, hang, and are cut off from all
 /// or one of the others or hear nothing, one loses its disk, and the operator is killed. No acknowledged
-/// write is lost, two leaders can never commit, and in the end the ensemble is as asked for.
+/// write is lost, two leaders can never commit, and in the end the ensemble is as asked for. In the middle
+/// of it, the user has members change at run time instead of by restarts.
 pub(crate) fn no_write_is_lost_whatever_fails(world: &World) -> Result<()> {
     let long = soak::long();
     let seed = match std::env::var(SEED).ok().and_then(|text| text.parse().ok()) {
@@ -81,7 +82,13 @@ pub(crate) fn no_write_is_lost_whatever_fails(world: &World) -> Result<()> {
     };
     let begin = Instant::now();
     let mut done = 0;
+    let mut by_restarts = true;
     while begin.elapsed() < time {
+        if by_restarts && begin.elapsed() > time / 2 {
+            ensemble.patch(&json!({ "membershipChange": "Reconfiguration" }))?;
+            by_restarts = false;
+            eprintln!("from now on members change at run time");
+        }
         storm.lasting.retain(|(end, _)| *end > Instant::now());
         let act = storm.choices.choice(ACTS).unwrap_or(Act::Roll);
         if storm.act(act)? {
