@@ -106,7 +106,7 @@ impl World {
         self.kubectl.try_apply(&object)
     }
 
-    /// Creates an ensemble with exactly this spec.
+    /// Creates an ensemble with exactly this spec, but for [`World::at_run_time`].
     pub fn ensemble(&self, name: &'static str, mut spec: Value) -> Result<Ensemble<'_>> {
         if self.reconfigures.load(Ordering::Relaxed) {
             spec["membershipChange"] = json!("Reconfiguration");

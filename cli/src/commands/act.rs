@@ -9,10 +9,10 @@ use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::cluster::{Target, unanswered};
+use super::cluster::{Cluster, Target, unanswered};
 
 /// Who owns the fields that these commands set.
-pub(super) const FIELD_MANAGER: &str = "kubectl-bellwether";
+const FIELD_MANAGER: &str = "kubectl-bellwether";
 
 /// Which ensemble.
 #[derive(Debug, Args)]
@@ -39,9 +39,9 @@ pub(crate) enum Action {
 
 /// A patch, if one is needed, and the sentence.
 #[derive(Debug, PartialEq)]
-struct Decision {
-    patch: Option<Value>,
-    says: String,
+pub(super) struct Decision {
+    pub(super) patch: Option<Value>,
+    pub(super) says: String,
 }
 
 /// Carries out the action, and prints what will happen.
@@ -52,25 +52,42 @@ pub(crate) async fn act(action: Action, arguments: &Act) -> anyhow::Result<ExitC
     let cluster = arguments.target.open().await?;
     let ensemble = cluster.ensemble(&arguments.name).await?;
     let decision = decide(action, &ensemble, Timestamp::now());
-    if let Some(patch) = &decision.patch {
-        let parameters = PatchParams {
-            dry_run: arguments.dry_run,
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
+    decision
+        .carry_out(&cluster, &arguments.name, arguments.dry_run)
+        .await
+}
+
+impl Decision {
+    /// Patches the ensemble of this name, and prints the sentence.
+    ///
+    /// # Errors
+    /// When the cluster cannot be asked or refuses.
+    pub(super) async fn carry_out(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        dry_run: bool,
+    ) -> anyhow::Result<ExitCode> {
+        if let Some(patch) = &self.patch {
+            let parameters = PatchParams {
+                dry_run,
+                field_manager: Some(FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            let ensembles = cluster.ensembles();
+            ensembles
+                .patch(name, &parameters, &Patch::Merge(patch))
+                .await
+                .map_err(unanswered)?;
+        }
+        let note = if dry_run {
+            " (dry run: nothing was changed)"
+        } else {
+            ""
         };
-        let ensembles = cluster.ensembles();
-        ensembles
-            .patch(&arguments.name, &parameters, &Patch::Merge(patch))
-            .await
-            .map_err(unanswered)?;
+        writeln!(io::stdout(), "{}{note}", self.says)?;
+        Ok(ExitCode::SUCCESS)
     }
-    let note = if arguments.dry_run {
-        " (dry run: nothing was changed)"
-    } else {
-        ""
-    };
-    writeln!(io::stdout(), "{}{note}", decision.says)?;
-    Ok(ExitCode::SUCCESS)
 }
 
 fn decide(action: Action, ensemble: &ZooKeeperEnsemble, now: Timestamp) -> Decision {

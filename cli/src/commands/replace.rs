@@ -1,6 +1,5 @@
 //! `bellwether replace`: have a member whose node or disk is gone for good replaced by a fresh one.
 
-use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
@@ -9,10 +8,9 @@ use bellwether_ensemble::desired::claims::data_claim;
 use clap::Args;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::act::FIELD_MANAGER;
+use super::act::Decision;
 use super::cluster::{Target, unanswered};
 
 /// Which member.
@@ -50,23 +48,13 @@ pub(crate) async fn replace(arguments: &Replace) -> anyhow::Result<ExitCode> {
         })?;
     let request = format!("{}:{uid}", arguments.pod);
     let patch = json!({ "metadata": { "annotations": { labels::REPLACE_MEMBER: request } } });
-    let parameters = PatchParams {
-        dry_run: arguments.dry_run,
-        field_manager: Some(FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
+    let decision = Decision {
+        patch: Some(patch),
+        says: says(arguments, &name),
     };
-    let patched = cluster
-        .ensembles()
-        .patch(&arguments.name, &parameters, &Patch::Merge(patch))
-        .await;
-    patched.map_err(unanswered)?;
-    let note = if arguments.dry_run {
-        " (dry run: nothing was changed)"
-    } else {
-        ""
-    };
-    writeln!(io::stdout(), "{}{note}", says(arguments, &name))?;
-    Ok(ExitCode::SUCCESS)
+    decision
+        .carry_out(&cluster, &arguments.name, arguments.dry_run)
+        .await
 }
 
 /// The name of the claim of a member's data volume.
