@@ -5,8 +5,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// How often a condition is looked at.
+/// How often a condition is looked at, and how often at least where it takes long: each look starts a program, and a dozen
+/// tests wait at the same time.
 const INTERVAL: Duration = Duration::from_millis(100);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(500);
+
+/// The pause after the first so many looks.
+fn pause(looks: u32) -> Duration {
+    (INTERVAL + INTERVAL * (looks / 8)).min(LONGEST_INTERVAL)
+}
 
 /// Looks until `look` succeeds. What it says in its errors is why it is not the case *yet*; the last
 /// of them is reported when the deadline passes.
@@ -16,13 +23,15 @@ pub fn until<T>(
     mut look: impl FnMut() -> Result<T, String>,
 ) -> Result<T> {
     let start = Instant::now();
+    let mut looks = 0;
     loop {
+        looks += 1;
         match look() {
             Ok(found) => return Ok(found),
             Err(why) if start.elapsed() > deadline => {
                 bail!("not within {} s: {what}. Last: {why}", deadline.as_secs())
             }
-            Err(_) => thread::sleep(INTERVAL),
+            Err(_) => thread::sleep(pause(looks)),
         }
     }
 }

@@ -73,17 +73,14 @@ const TESTS: &[Test] = tests![
     5 reconfiguration::members_come_and_go_without_a_restart,
     3 changes::an_idle_ensemble_is_not_written_to,
     3 scenarios::scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals,
-    3 run_time::scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals,
     1 authentication::clients_prove_who_they_are_and_the_mirror_is_one_of_them,
     1 dialects::a_lease_of_kazoo_counts_until_its_end,
     1 documents::the_unfair_election_has_one_leader_and_a_herd,
     3 scenarios::scenario_05_created_again_on_old_volumes_serves_its_data,
-    3 run_time::scenario_05_created_again_on_old_volumes_serves_its_data,
     3 network::members_are_reached_by_those_whom_their_policy_lets_in,
     3 scenarios::scenario_09_a_rollout_and_a_changed_spec_restart_once_each,
     3 run_time::scenario_09_a_rollout_and_a_changed_spec_restart_once_each,
     3 scenarios::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
-    3 run_time::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
     1 documents::the_fair_election_death_in_the_middle,
     3 scenarios::scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted,
     3 run_time::scenario_11_all_pods_killed_quorum_lost_and_nodes_restarted,
@@ -99,10 +96,8 @@ const TESTS: &[Test] = tests![
     1 disks::an_old_copy_of_a_volume_is_refused,
     1 elections::clients_of_all_libraries_and_the_mirror_connect_over_tls,
     3 scenarios::scenario_15_ensembles_elections_and_namespaces_are_deleted_in_any_order,
-    3 run_time::scenario_15_ensembles_elections_and_namespaces_are_deleted_in_any_order,
     1 documents::a_second_node_of_one_session_is_shown_as_a_suspected_orphan,
     1 projections::a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind,
-    5 applications::kafka_status_equals_what_the_brokers_report,
     3 changes::a_version_upgrade_restarts_each_member_once_and_loses_nothing,
     1 changes::a_new_operator_does_not_touch_what_is_in_order,
     4 elections::curator_status_equals_what_curator_itself_reports,
@@ -142,8 +137,14 @@ const TESTS: &[Test] = tests![
 ];
 
 /// Further tests of a long search: applications that take a minute of the processor to start, and whose znodes
-/// `election/tests/corpus` has; and changes that take many minutes.
+/// `election/tests/corpus` has; scenarios whose course at run time the simulation shows; and changes that take many
+/// minutes.
 const SEARCHES: &[Test] = tests![
+    5 applications::kafka_status_equals_what_the_brokers_report,
+    3 run_time::scenario_08_bad_image_setting_or_pod_costs_one_member_and_reverting_heals,
+    3 run_time::scenario_05_created_again_on_old_volumes_serves_its_data,
+    3 run_time::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
+    3 run_time::scenario_15_ensembles_elections_and_namespaces_are_deleted_in_any_order,
     5 applications::solr_status_equals_what_the_nodes_report,
     5 applications::flink_status_equals_what_the_job_managers_report,
     5 applications::spark_status_equals_what_the_masters_report,
