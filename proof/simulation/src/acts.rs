@@ -25,6 +25,8 @@ pub enum Act {
     /// The user runs `kubectl rollout undo` on the StatefulSet: its template returns to that of a revision
     /// this many before the latest, as with `--to-revision`.
     RolloutUndo(usize),
+    /// The user runs `kubectl rollout restart` on the StatefulSet.
+    RolloutRestart,
     /// The user pauses the ensemble for this long.
     Pause(Duration),
     /// The user asks for a restart of every member.
@@ -221,7 +223,7 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
     let seconds =
         |rng: &mut fastrand::Rng, most: u64| Duration::from_millis(rng.u64(500..most * 1000));
     let member = |rng: &mut fastrand::Rng| rng.u16(0..size.max(3));
-    match rng.u8(0..58) {
+    match rng.u8(0..59) {
         0..=7 => Act::Resize([1, 3, 3, 5, 5, 7][rng.usize(0..6)]),
         8..=10 => Act::Configure(rng.u32(1000..100_000)),
         11 => Act::BadImage(seconds(rng, 60)),
@@ -270,6 +272,7 @@ fn act(rng: &mut fastrand::Rng, size: u16) -> Act {
         50 => Act::GoBack(seconds(rng, 60), seconds(rng, 40)),
         44 => Act::RolloutUndo(rng.usize(1..5)),
         54..=57 => Act::Edit(edit(rng)),
+        58 => Act::RolloutRestart,
         _ => Act::ResizeWith([1, 3, 5, 7][rng.usize(0..4)], change(rng)),
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bellwether_api::labels;
 use bellwether_api_server::{Kind, Object, Verb, Write};
+use bellwether_ensemble::desired::stateful_set::ROLLOUT_RESTART;
 use bellwether_ensemble::safety::{can_join, holds_majority};
 use bellwether_ensemble::{ServerId, Voters};
 use serde_json::Value;
@@ -322,7 +323,7 @@ pub fn is_of_template(pod: &Object, template: Option<&Value>, update: Option<&st
     same || template.is_some_and(|template| {
         let hash = note(pod, labels::TEMPLATE_HASH);
         let rest = !hash.is_null() && hash == note(template, labels::TEMPLATE_HASH);
-        let restart = "kubectl.kubernetes.io/restartedAt";
+        let restart = ROLLOUT_RESTART;
         let rest = rest && note(pod, restart) == note(template, restart);
         rest && note(pod, labels::LIST_VERSION) != note(template, labels::LIST_VERSION)
     })

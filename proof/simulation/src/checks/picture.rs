@@ -10,6 +10,7 @@ use bellwether_api_server::{Kind, Object, Store};
 use bellwether_ensemble::desired::bootstrap_config_map;
 use bellwether_ensemble::desired::claims::{DATA, LOG};
 use bellwether_ensemble::desired::observers::set_name;
+use bellwether_ensemble::desired::stateful_set::ROLLOUT_RESTART;
 use serde_json::{Map, Value, json};
 
 use super::is_at_run_time;
@@ -105,7 +106,7 @@ fn canonical(kind: Kind, object: &Object, newest: Option<&str>) -> Value {
     ] {
         remove(&mut shown["metadata"]["annotations"], key);
     }
-    without_webhooks(&mut shown["metadata"], None);
+    without_what_others_added(&mut shown["metadata"], None);
     if kind == Kind::CLAIM {
         remove(&mut shown["metadata"]["annotations"], labels::LIST_VERSION);
     }
@@ -150,7 +151,7 @@ fn stateful_set(set: &mut Value) {
     *written = template.unwrap_or_default();
     let template = &mut set["spec"]["template"];
     let (mut metadata, mut spec) = (template["metadata"].take(), template["spec"].take());
-    without_webhooks(&mut metadata, Some(&mut spec));
+    without_what_others_added(&mut metadata, Some(&mut spec));
     set["spec"]["template"] = json!({ "metadata": metadata, "spec": spec });
 }
 
@@ -164,7 +165,7 @@ fn pod(pod: &mut Value, newest: Option<&str>) {
     // There the hash of the template without the list tells.
     *revision = json!(at_run_time || revision.as_str() == newest);
     let (mut metadata, mut spec) = (pod["metadata"].take(), pod["spec"].take());
-    without_webhooks(&mut metadata, Some(&mut spec));
+    without_what_others_added(&mut metadata, Some(&mut spec));
     pod["metadata"] = metadata;
     pod["spec"] = spec;
 }
@@ -227,11 +228,12 @@ fn ensemble(ensemble: &mut Value) {
     status["conditions"] = Value::Object(conditions);
 }
 
-/// A webhook changes what is written after it was installed, and the fresh ensemble lives without it.
-fn without_webhooks(metadata: &mut Value, spec: Option<&mut Value>) {
+/// A webhook changes what is written after it was installed, and `kubectl rollout restart` the template: the fresh ensemble
+/// lives without both.
+fn without_what_others_added(metadata: &mut Value, spec: Option<&mut Value>) {
     for map in ["labels", "annotations"] {
         if let Some(map) = metadata[map].as_object_mut() {
-            map.retain(|key, _| !key.starts_with("mesh.example/"));
+            map.retain(|key, _| !key.starts_with("mesh.example/") && key != ROLLOUT_RESTART);
         }
     }
     let containers = spec.and_then(|spec| spec["containers"].as_array_mut());

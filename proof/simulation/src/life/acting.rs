@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bellwether_api_server::{Delete, Kind, Link, Propagation, Quota};
 use bellwether_ensemble::desired::claims::log_claim;
-use bellwether_ensemble::desired::stateful_set::CONTAINER;
+use bellwether_ensemble::desired::stateful_set::{CONTAINER, ROLLOUT_RESTART};
 use serde_json::{Value, json};
 
 use super::scripted::merge;
@@ -146,6 +146,13 @@ impl Life {
                 self.apply();
             }
             Act::RolloutUndo(back) => self.undo_rollout(back),
+            Act::RolloutRestart => {
+                let at = format!("{now:?}");
+                self.edit_set(|set| {
+                    let template = &mut set["spec"]["template"]["metadata"];
+                    template["annotations"][ROLLOUT_RESTART] = json!(at);
+                });
+            }
             Act::Pause(time) => {
                 self.spec["paused"] = json!(true);
                 self.apply();
