@@ -10,7 +10,8 @@
 //! 2. An observer that could not join under the new server list, since no majority of that list serves yet,
 //!    restarts after the voters instead, as in the step from one to two members.
 //! 3. Voters do not wait for an observer that cannot join, whose node is lost, or whose time (`PATIENCE`) is
-//!    over. They do not wait while no member leads, or when an idle voter restarts, since that is a repair.
+//!    over. They do not wait while no member leads, or when an idle voter restarts, since that is a repair. For a pod that
+//!    Kubernetes does not create they wait without a bound: it might not create a voter's again either.
 
 use std::collections::BTreeSet;
 

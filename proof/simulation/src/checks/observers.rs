@@ -189,15 +189,15 @@ impl Observers {
         let name = (0..sight.observers.wanted).map(|o| pod_name(NAME, o));
         let name = name.into_iter().find(waits_for);
         let voters_wait = sight.pods.iter().any(|pod| outdated(pod));
-        let Some(name) = name.filter(|_| voters_wait) else {
+        // A pod that Kubernetes does not create has no bound: it might not create a voter's either.
+        let named = name.filter(|_| voters_wait).and_then(|name| {
+            let pod = observers.iter().find(|pod| pod.name() == name)?;
+            Some((name, pod.uid().to_owned()))
+        });
+        let Some(key) = named else {
             self.waits = None;
             return None;
         };
-        let pod = observers.iter().find(|pod| pod.name() == name);
-        let key = (
-            name,
-            pod.map(|pod| pod.uid().to_owned()).unwrap_or_default(),
-        );
         if self.waits.as_ref().is_none_or(|(known, _)| *known != key) {
             self.waits = Some((key, sight.now));
             return None;
