@@ -109,8 +109,19 @@ impl Reading {
     }
 
     /// Adds who was active last, or that the breadcrumb does not exist, as of a transaction.
+    ///
+    /// The holder of the lock is active when it has written the breadcrumb itself, in this term: before that it fences the
+    /// one that the breadcrumb names, and gives the lock back where that fails
+    /// (`ActiveStandbyElector.becomeActive` of Hadoop).
     pub fn add_breadcrumb(&mut self, candidacy: Option<Candidacy>, zxid: i64) {
         self.zxid = self.zxid.max(zxid);
+        let leader = self.leader().and_then(|leader| leader.znode.candidacy());
+        let is_active = leader.map(|leader| {
+            candidacy.as_ref().is_some_and(|last| {
+                last.identity.text == leader.identity.text && last.token > leader.czxid
+            })
+        });
+        self.acknowledged = is_active;
         self.last_active = candidacy;
     }
 

@@ -42,4 +42,4 @@ pub use reading::{
     Snapshot, Verdict, read_election,
 };
 pub use rules::{InvalidSpec, MAX_READ, Place, Rules, ZnodeLocation};
-pub use status::{Blindness, Sight, is_leader_change, status, status_and_projection};
+pub use status::{Blindness, Sight, Urgency, flaps_until, status, status_and_projection, urgency};

@@ -25,6 +25,7 @@ pub use candidate_pods::{CandidatePods, candidate_pods};
 pub use labels::{AppliedLabels, Change, Roles, applied_labels, changes, patch, role_manager};
 pub use lease::{lease, lease_name};
 pub use pods::{Binder, Binding, Claimant, DEFAULT_CONTAINER, PodFacts, Pods};
+pub(crate) use report::following;
 pub use report::{Failure, Projection, report};
 pub use service::{SliceOf, service, service_name, slice, slice_name};
 
@@ -57,6 +58,12 @@ pub fn believed(spec: &LeaderElectionSpec) -> Option<SignedDuration> {
     lease.into_iter().chain(service).min()
 }
 
+/// The leader that projections show: none before it has acknowledged, if it has to.
+pub(crate) fn shown(status: &LeaderElectionStatus) -> Option<&Leader> {
+    let leader = status.leader.as_ref();
+    leader.filter(|leader| leader.acknowledged != Some(false))
+}
+
 impl Subject {
     /// The name of the election.
     pub fn name(&self) -> &str {
@@ -84,8 +91,7 @@ impl Subject {
 
     /// The leader that consumers see: none before it has acknowledged, if the spec asks for an acknowledgement.
     pub fn leader(&self) -> Option<&Leader> {
-        let leader = self.status.leader.as_ref();
-        leader.filter(|leader| leader.acknowledged != Some(false))
+        shown(&self.status)
     }
 
     /// When the leader had to run at the latest, if that is known.

@@ -182,7 +182,10 @@ pub enum Verdict {
         holders: usize,
     },
     /// There are candidates, but no leader is registered.
-    Unregistered,
+    Unregistered {
+        /// Whose registration is there all the same: a candidate's that does not lead any more.
+        left_by: Option<String>,
+    },
     /// There are candidates, but the data of none says that it leads.
     NotActive,
     /// All candidates would have to be read to know, and there are more than [`MAX_READ`].
@@ -219,7 +222,8 @@ pub struct Reading {
     pub leader_path: Option<String>,
     /// The acknowledgement as the spec or the recipe names it.
     pub acknowledgement: Option<String>,
-    /// Whether the leader acknowledged; `None` if the rules require no acknowledgement.
+    /// Whether the leader acknowledged; `None` if the rules require no acknowledgement. Hadoop's leader does so by writing
+    /// the breadcrumb.
     pub acknowledged: Option<bool>,
     /// Whether an acknowledgement exists that is not the leader's.
     pub foreign_acknowledgement: bool,
@@ -374,7 +378,7 @@ fn read_queue(
         .map(|ranked| RankedCandidate::from_name(ranked, znodes))
         .collect();
     let verdict = match registration {
-        Some(registration) => registered(rules, registration, count),
+        Some(registration) => registered(rules, registration, &candidates, count),
         None if rules.reads_all() => first_of_all(rules, &candidates, count),
         None => first(&candidates, &queue.order),
     };
@@ -445,10 +449,26 @@ fn first_of_all(rules: &Rules, candidates: &[RankedCandidate], count: usize) -> 
 }
 
 /// Who leads where the leader registers itself.
-fn registered(rules: &Rules, registration: &Registration, count: usize) -> Verdict {
+///
+/// Where a library decides by the queue, a registration outlives the leadership of a client that lost its place in the
+/// queue and kept its session, such as Flink's `connection_info`. It counts for nobody while its session waits behind the
+/// first candidate. A session that has no candidate is believed: the application may register with another one.
+fn registered(
+    rules: &Rules,
+    registration: &Registration,
+    candidates: &[RankedCandidate],
+    count: usize,
+) -> Verdict {
     match registration {
         Registration::Absent if count == 0 => Verdict::Nobody,
-        Registration::Absent => Verdict::Unregistered,
+        Registration::Absent => Verdict::Unregistered { left_by: None },
+        Registration::Present(CandidateNode::Read(left))
+            if rules.head_leads() && waits(left.session, candidates) =>
+        {
+            Verdict::Unregistered {
+                left_by: Some(left.identity.text.clone()),
+            }
+        }
         Registration::Present(znode) => {
             let node = rules
                 .leader_path()
@@ -457,6 +477,20 @@ fn registered(rules: &Rules, registration: &Registration, count: usize) -> Verdi
             Verdict::Leader(Box::new(RankedCandidate::plain(&node, znode.clone())))
         }
     }
+}
+
+/// Whether a session waits in the queue, and does not stand first in it.
+fn waits(session: i64, candidates: &[RankedCandidate]) -> bool {
+    let mut sessions = candidates.iter().map(|candidate| {
+        candidate
+            .znode
+            .candidacy()
+            .map(|candidacy| candidacy.session)
+    });
+    let first = sessions.next().flatten();
+    session != 0
+        && first.is_some_and(|first| first != session)
+        && sessions.any(|other| other == Some(session))
 }
 
 /// Whether the leader acknowledged, and whether another client did.

@@ -253,6 +253,11 @@ impl Rules {
         self.recipe().is_some_and(|recipe| recipe.host_identity)
     }
 
+    /// Whether the library decides by the queue who leads, although the leader registers itself.
+    pub(crate) fn head_leads(&self) -> bool {
+        self.recipe().is_some_and(|recipe| recipe.head_leads)
+    }
+
     /// The name of the znode beside the leader's that contains who was active last.
     pub(crate) fn breadcrumb_name(&self) -> Option<&'static str> {
         self.recipe()?.breadcrumb

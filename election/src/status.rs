@@ -6,10 +6,10 @@ use bellwether_api::election::{
     LeaderElectionStatus, PreviousLeader, Reason, format_session,
 };
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
 
 use crate::decode::{Identity, presentable};
-use crate::projection::Projection;
+use crate::projection::{Projection, following, shown};
 use crate::reading::{Candidacy, CandidateNode, RankedCandidate, Reading};
 use crate::words;
 
@@ -59,14 +59,17 @@ pub fn status_and_projection(
     old: Option<&LeaderElectionStatus>,
     now: Timestamp,
 ) -> LeaderElectionStatus {
-    let now = whole_seconds(now);
     let old = old.cloned().unwrap_or_default();
     let mut new = match sight {
         Sight::Seen(reading) => seen(reading, &old, now),
         Sight::Blind(blindness) => blind(spec, generation, blindness, &old),
     };
+    let now = whole_seconds(now);
     let conditions = match sight {
-        Sight::Seen(reading) => words::seen(spec, reading, &new, regressed(&new)),
+        Sight::Seen(reading) => {
+            let flaps = flaps_until(&new).is_some_and(|until| now < until);
+            words::seen(spec, reading, &new, (regressed(&new), flaps))
+        }
         Sight::Blind(Blindness { reason, detail, .. }) => words::blind(spec, *reason, detail, &new),
     };
     new.observed_generation = generation;
@@ -82,14 +85,47 @@ pub fn status_and_projection(
     keep_zxid_if_nothing_else_changed(new, &old)
 }
 
-/// Whether the difference between two statuses is one that consumers must learn at once: another
-/// leader, or that the leader acknowledged, or that the mirror went blind or sees again.
-pub fn is_leader_change(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> bool {
-    let Some(old) = old else { return true };
-    old.leader != new.leader || old.stale_since.is_some() != new.stale_since.is_some()
+/// Until when an election with this status counts as one whose leader changes again and again; `None` if its leader does
+/// not. [`status`] has to be computed again then.
+pub fn flaps_until(status: &LeaderElectionStatus) -> Option<Timestamp> {
+    history::flaps_until(&status.history)
 }
 
-fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> LeaderElectionStatus {
+/// How soon consumers must learn what changed in a status. What comes first here is told first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Another leader, another pod of it, or that it acknowledged: at once.
+    Leader,
+    /// The mirror went blind or sees again, or projections do: at once, but after all leaders. All elections of an
+    /// ensemble go blind at one time.
+    Sight,
+    /// Anything else: several changes within a short time may be told as one.
+    Queue,
+}
+
+/// How soon consumers must learn what is different between two statuses.
+pub fn urgency(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Urgency {
+    let Some(old) = old else {
+        return Urgency::Leader;
+    };
+    let is_ready = |status: &LeaderElectionStatus| {
+        let ready = |condition: &&Condition| condition.type_ == ConditionType::Ready.as_str();
+        let ready = status.conditions.iter().find(ready);
+        ready.map(|condition| condition.status.clone())
+    };
+    if old.leader != new.leader {
+        Urgency::Leader
+    } else if old.stale_since.is_some() != new.stale_since.is_some()
+        || is_ready(old) != is_ready(new)
+    {
+        Urgency::Sight
+    } else {
+        Urgency::Queue
+    }
+}
+
+fn seen(reading: &Reading, old: &LeaderElectionStatus, exact: Timestamp) -> LeaderElectionStatus {
+    let now = whole_seconds(exact);
     let dialect = reading.dialect.map(DialectType::as_str);
     let fresh = LeaderElectionStatus::default();
     // Another dialect makes another election of the same znodes: nothing about leaders carries over. A
@@ -102,21 +138,24 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     };
     let addresses = Addresses { reading, old };
     let leader = reading.leader().map(|candidate| {
-        let now = Leader {
+        let new = Leader {
             client_address: addresses.address_of(candidate),
             ..leader(candidate, reading.acknowledged)
         };
-        match old
-            .leader
-            .as_ref()
-            .filter(|old| goes_on(old, &now, candidate))
-        {
-            Some(old) => Leader {
+        match old.leader.as_ref() {
+            Some(old) if goes_on(old, &new, candidate) => Leader {
                 fencing_token: old.fencing_token.clone(),
                 acquire_time: old.acquire_time.clone(),
-                ..now
+                ..new
             },
-            None => now,
+            Some(old) if same_term(&previous(old), &new) => Leader {
+                acquire_time: old.acquire_time.clone().or(new.acquire_time),
+                ..new
+            },
+            _ => Leader {
+                acquire_time: acquired(new.acquire_time, old, exact),
+                ..new
+            },
         }
     });
     let mut new = LeaderElectionStatus {
@@ -189,17 +228,22 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, now: Timestamp) -> Leader
     new
 }
 
-/// Adds the outcome of the projections, or what the old status reports of them.
+/// Adds the outcome of the projections, or what the old status reports of them. Either counts only where it is about the
+/// leader that is shown: of another one, that it is not projected yet.
 fn tell_projection(
     new: &mut LeaderElectionStatus,
     projection: Option<&Projection>,
     old: &LeaderElectionStatus,
     now: Timestamp,
 ) {
-    let told = match projection {
+    let generation = new.observed_generation;
+    let is_same = match projection {
+        Some(projection) => projection.is_of(shown(new)),
+        None => is_same_node(shown(old), shown(new)),
+    };
+    let known: Vec<Condition> = match projection {
         Some(projection) => {
             let conditions = projection.conditions.clone();
-            let generation = new.observed_generation;
             merge_conditions(&old.conditions, conditions, generation, now)
         }
         None => {
@@ -208,24 +252,31 @@ fn tell_projection(
             let old = old.conditions.iter();
             // Conditions of another generation are dropped.
             old.filter(|condition| types.contains(&condition.type_.as_str()))
-                .filter(|condition| condition.observed_generation == new.observed_generation)
+                .filter(|condition| condition.observed_generation == generation)
                 .cloned()
                 .collect()
         }
     };
-    new.conditions.extend(told);
-    let Some(leader) = &mut new.leader else {
+    if !is_same {
+        let types = known.iter().map(|condition| condition.type_.as_str());
+        let following = following(types, shown(new));
+        let following = merge_conditions(&old.conditions, following, generation, now);
+        new.conditions.extend(following);
         return;
-    };
-    leader.pod = match projection {
-        Some(projection) if projection.is_of(leader) => projection.pod.clone(),
-        Some(_) => None,
-        None => old
-            .leader
-            .as_ref()
-            .filter(|old| old.node == leader.node && old.fencing_token == leader.fencing_token)
-            .and_then(|old| old.pod.clone()),
-    };
+    }
+    new.conditions.extend(known);
+    if let Some(leader) = &mut new.leader {
+        leader.pod = match projection {
+            Some(projection) => projection.pod.clone(),
+            None => old.leader.as_ref().and_then(|old| old.pod.clone()),
+        };
+    }
+}
+
+/// Whether two leaders have the same node, created once, or nobody leads in both cases.
+fn is_same_node(one: Option<&Leader>, other: Option<&Leader>) -> bool {
+    let id = |leader: &Leader| (leader.node.clone(), leader.fencing_token.clone());
+    one.map(id) == other.map(id)
 }
 
 /// The status of a blind mirror: what it saw before stays, unconfirmed.
@@ -362,6 +413,21 @@ fn previous(leader: &Leader) -> PreviousLeader {
     }
 }
 
+/// When a leader that was not seen to lead before began to lead: when it made its node, or, if it waited in a queue, when
+/// the mirror noticed that its turn had come. After a time without sight, that is when sight was lost, or later.
+fn acquired(
+    made: Option<MicroTime>,
+    old: &LeaderElectionStatus,
+    now: Timestamp,
+) -> Option<MicroTime> {
+    if old.observed_zxid.is_none() {
+        // It may have led for long when the mirror began to look.
+        return made;
+    }
+    let since = old.stale_since.as_ref().map_or(now, |since| since.0);
+    made.max(Some(MicroTime(whole_micros(since))))
+}
+
 /// Whether a leader is in the term that is already known: the same node, created once. If an ACL hides one of
 /// the tokens, the name alone decides.
 fn same_term(known: &PreviousLeader, leader: &Leader) -> bool {
@@ -430,6 +496,11 @@ fn number(text: Option<&str>) -> Option<i64> {
 
 fn bounded(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+/// Kubernetes stores exact times in whole microseconds.
+fn whole_micros(time: Timestamp) -> Timestamp {
+    Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
 
 /// Kubernetes stores times in whole seconds; a finer one would differ from what is read back.

@@ -38,12 +38,13 @@ pub(crate) fn condition(
 /// How many sessions have to watch one node before a condition mentions them.
 const HERD: i32 = 2;
 
-/// The conditions of an election that the mirror sees, whose status is otherwise complete.
+/// The conditions of an election that the mirror sees, whose status is otherwise complete. `regressed` says that a consumer
+/// would take the leader's token for an earlier one, `flaps` that the leader changes again and again.
 pub(crate) fn seen(
     spec: &LeaderElectionSpec,
     reading: &Reading,
     status: &LeaderElectionStatus,
-    regressed: bool,
+    (regressed, flaps): (bool, bool),
 ) -> Vec<NewCondition> {
     let watching = format!("The mirror watches {} in {}.", spec.path, spec.holder());
     let mut conditions = vec![
@@ -54,7 +55,7 @@ pub(crate) fn seen(
             &watching,
         ),
         elected(spec, reading, status),
-        queue(reading, status, regressed),
+        queue(reading, status, regressed, flaps),
     ];
     conditions.extend(
         reading
@@ -213,13 +214,21 @@ fn elected(
     };
     if leader.acknowledged == Some(false) {
         let named = reading.acknowledgement.as_deref().unwrap_or_default();
-        let why = if reading.foreign_acknowledgement {
-            format!("{named} belongs to another session")
-        } else {
-            format!("{named} does not exist")
+        let why = match &reading.last_active {
+            Some(last) if unfenced.is_some() => format!(
+                "is not active: it fences {} first, whom the breadcrumb names as active",
+                last.identity.text
+            ),
+            _ if reading.acknowledgement.is_none() => {
+                "is not active: it has not written the breadcrumb".to_owned()
+            }
+            _ if reading.foreign_acknowledgement => {
+                format!("has not acknowledged: {named} belongs to another session")
+            }
+            _ => format!("has not acknowledged: {named} does not exist"),
         };
         let what = format!(
-            "{} is elected with node {}{token}, but has not acknowledged: {why}.",
+            "{} is elected with node {}{token}, but {why}.",
             leader.identity,
             presentable(&leader.node),
         );
@@ -236,15 +245,8 @@ fn elected(
         ),
         _ => String::new(),
     };
-    let unfenced = match unfenced {
-        Some(last) => format!(
-            " By the breadcrumb {} was active last: the leader becomes active when it has fenced it.",
-            last.identity.text
-        ),
-        None => String::new(),
-    };
     let what = format!(
-        "{} leads with node {}{token}.{herd}{unfenced}",
+        "{} leads with node {}{token}.{herd}",
         leader.identity,
         presentable(&leader.node)
     );
@@ -267,9 +269,15 @@ fn undecided(spec: &LeaderElectionSpec, reading: &Reading) -> Option<(Reason, St
                 format!("{holders} hold the election together, {head} first."),
             )
         }
-        Verdict::Unregistered => {
+        Verdict::Unregistered { left_by } => {
             let named = reading.leader_path.as_deref().unwrap_or_default();
-            let what = format!("{head} is the first in the queue, but {named} does not exist.");
+            let why = match left_by {
+                Some(identity) => {
+                    format!("is left from {identity}, which waits in the queue again")
+                }
+                None => "does not exist".to_owned(),
+            };
+            let what = format!("{head} is the first in the queue, but {named} {why}.");
             (Reason::AwaitingRegistration, what)
         }
         Verdict::NotActive => {
@@ -312,7 +320,12 @@ fn undecided(spec: &LeaderElectionSpec, reading: &Reading) -> Option<(Reason, St
     })
 }
 
-fn queue(reading: &Reading, status: &LeaderElectionStatus, regressed: bool) -> NewCondition {
+fn queue(
+    reading: &Reading,
+    status: &LeaderElectionStatus,
+    regressed: bool,
+    flaps: bool,
+) -> NewCondition {
     let mut findings: Vec<(Reason, String)> = Vec::new();
     if regressed {
         let token = status
@@ -326,6 +339,10 @@ fn queue(reading: &Reading, status: &LeaderElectionStatus, regressed: bool) -> N
             largest.unwrap_or_default(),
         );
         findings.push((Reason::FencingTokenRegressed, what));
+    }
+    if flaps {
+        let what = "The leader changes again and again.".to_owned();
+        findings.push((Reason::Flapping, what));
     }
     findings.extend(reading.anomalies.iter().map(finding));
     let Some((gravest, _)) = findings.first() else {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use bellwether_election::Urgency;
 use tokio::time::Instant;
 
 use super::Key;
@@ -10,15 +11,16 @@ use super::Key;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
     pub(super) at: Instant,
-    /// Whether it shows another leader. Such a write goes first: a queue may be shown a moment late.
-    pub(super) urgent: bool,
+    /// What is written first of that which is due.
+    pub(super) urgency: Urgency,
 }
 
 /// The elections whose status is to be written, each at most once.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    urgent: BTreeSet<(Instant, Key)>,
-    other: BTreeSet<(Instant, Key)>,
+    leaders: BTreeSet<(Instant, Key)>,
+    sights: BTreeSet<(Instant, Key)>,
+    queues: BTreeSet<(Instant, Key)>,
 }
 
 impl Agenda {
@@ -31,24 +33,23 @@ impl Agenda {
     }
 
     fn queue(&mut self, due: Due) -> &mut BTreeSet<(Instant, Key)> {
-        match due.urgent {
-            true => &mut self.urgent,
-            false => &mut self.other,
+        match due.urgency {
+            Urgency::Leader => &mut self.leaders,
+            Urgency::Sight => &mut self.sights,
+            Urgency::Queue => &mut self.queues,
         }
     }
 
     /// The earliest time at which something is due.
     pub(super) fn next(&self) -> Option<Instant> {
-        let first = |set: &BTreeSet<(Instant, Key)>| set.first().map(|(at, _)| *at);
-        match (first(&self.urgent), first(&self.other)) {
-            (Some(urgent), Some(other)) => Some(urgent.min(other)),
-            (urgent, other) => urgent.or(other),
-        }
+        let all = [&self.leaders, &self.sights, &self.queues];
+        let first = all.into_iter().filter_map(BTreeSet::first);
+        first.map(|(at, _)| *at).min()
     }
 
     /// Takes out what is to be written next, of that which is due.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Key> {
-        [&mut self.urgent, &mut self.other]
+        [&mut self.leaders, &mut self.sights, &mut self.queues]
             .into_iter()
             .find(|set| set.first().is_some_and(|(at, _)| *at <= now))
             .and_then(BTreeSet::pop_first)
@@ -63,32 +64,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_what_is_due_another_leader_goes_first_and_then_what_waited_longest() {
+    fn of_what_is_due_another_leader_goes_first_then_sight_and_then_what_waited_longest() {
         let now = Instant::now();
         let key = |name: &str| Key {
             namespace: "default".to_owned(),
             name: name.to_owned(),
         };
-        let due = |urgent, after| Due {
+        let due = |urgency, after| Due {
             at: now + Duration::from_millis(after),
-            urgent,
+            urgency,
         };
         let mut agenda = Agenda::default();
         assert_eq!((agenda.next(), agenda.pop(now)), (None, None));
         let all = [
-            ("queue", due(false, 0)),
-            ("late", due(true, 20)),
-            ("soon", due(true, 10)),
-            ("gone", due(true, 5)),
+            ("queue", due(Urgency::Queue, 0)),
+            ("blind", due(Urgency::Sight, 1)),
+            ("late", due(Urgency::Leader, 20)),
+            ("soon", due(Urgency::Leader, 10)),
+            ("gone", due(Urgency::Leader, 5)),
         ];
         for (name, due) in all {
             agenda.insert(due, key(name));
         }
-        agenda.remove(due(true, 5), key("gone"));
+        agenda.remove(due(Urgency::Leader, 5), key("gone"));
         assert_eq!(agenda.next(), Some(now));
         let later = now + Duration::from_millis(10);
-        let order = [Some("soon"), Some("queue"), None].map(|name| name.map(key));
-        assert_eq!([(); 3].map(|()| agenda.pop(later)), order);
-        assert_eq!(agenda.next(), Some(due(true, 20).at));
+        let order = [Some("soon"), Some("blind"), Some("queue"), None];
+        let order = order.map(|name| name.map(key));
+        assert_eq!([(); 4].map(|()| agenda.pop(later)), order);
+        assert_eq!(agenda.next(), Some(due(Urgency::Leader, 20).at));
     }
 }

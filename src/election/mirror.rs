@@ -17,7 +17,7 @@ use futures::FutureExt;
 use futures::future::OptionFuture;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{Instrument as _, debug, info, warn};
 use zookeeper_client::Client;
 
@@ -27,6 +27,7 @@ use super::census::Census;
 use super::messages::{Seen, WriterInput};
 use super::metrics::{Counted, Metrics, Outcome};
 use super::noticed::Noticed;
+use super::pace::Pace;
 use super::read::{Confirmed, Confirmer, ReadError, Reader};
 use super::session::Link;
 use super::sighting::Sighting;
@@ -52,6 +53,11 @@ const EXCESS_RETRY: Duration = Duration::from_secs(60);
 /// How long one read of an election may take. The relay lets a server go that answers nothing for a while; this
 /// ends a read whose server answers just often enough.
 const READ_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 120 });
+
+/// How often one election is read: so many times in a row, and then once in this time. Watches of an election that changes
+/// all the time must not keep the session from those of others.
+const READS: u32 = 20;
+const READ_GAP: Duration = Duration::from_millis(100);
 
 /// How often in a row a read may fail before that is reported.
 const SILENT_FAILURES: u32 = 2;
@@ -172,8 +178,14 @@ impl Mirror {
         let mut older = 0;
         let mut noticed = Noticed::now();
         let mut tenure = Tenure::default();
+        let mut pace = Pace::new(READ_GAP, READS);
         let believed = believed(&self.spec).and_then(|period| Duration::try_from(period).ok());
         loop {
+            let at = pace.next(true, Instant::now());
+            if at > Instant::now() {
+                sleep_until(at).await;
+            }
+            pace.wrote(true, at);
             let asked = (Instant::now(), Timestamp::now());
             // Short-lived futures are boxed: of the thousands of mirrors most wait, and need no room for
             // them.

@@ -1,4 +1,4 @@
-//! How often one object may be written.
+//! How often one object may be written, or one election read.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// What is not urgent waits until a gap has passed since the last write, so that a burst of
 /// changes in the queue becomes one write. A change of the leader is urgent: it is written at once,
 /// some times in a row and then once in each gap, so that an election that flaps cannot flood the API
-/// server.
+/// server. One that goes on flapping is written more and more seldom.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     /// The least time between two writes of what is not urgent.
@@ -19,7 +19,13 @@ pub(super) struct Pace {
     last: Option<Instant>,
     /// When the burst will be full again, if it is not.
     full_at: Option<Instant>,
+    /// How many urgent writes had to wait since the burst was full last.
+    held_up: u32,
 }
+
+/// After how many urgent writes that had to wait the gap doubles, and how often it does.
+const STEADY: u32 = 20;
+const DOUBLINGS: u32 = 2;
 
 impl Pace {
     pub(super) fn new(gap: Duration, burst: u32) -> Self {
@@ -28,15 +34,16 @@ impl Pace {
             burst,
             last: None,
             full_at: None,
+            held_up: 0,
         }
     }
 
     /// When the next write may happen: now, or later.
     pub(super) fn next(&self, urgent: bool, now: Instant) -> Instant {
         let allowed = if urgent {
-            // Each urgent write moves the time of the full burst by one gap.
+            // Each urgent write moves the time of the full burst by one gap or more.
             self.full_at
-                .and_then(|full| full.checked_sub(self.gap * self.burst.saturating_sub(1)))
+                .and_then(|full| full.checked_sub(self.spare(1)))
         } else {
             self.last.map(|last| last + self.gap)
         };
@@ -47,8 +54,21 @@ impl Pace {
     pub(super) fn wrote(&mut self, urgent: bool, now: Instant) {
         self.last = Some(now);
         if urgent {
-            self.full_at = Some(self.full_at.map_or(now, |full| full.max(now)) + self.gap);
+            let full = self.full_at.map_or(now, |full| full.max(now));
+            let missing = full - now;
+            if missing.is_zero() {
+                self.held_up = 0;
+            } else if missing > self.spare(2) {
+                self.held_up = self.held_up.saturating_add(1);
+            }
+            let doublings = (self.held_up / STEADY).min(DOUBLINGS);
+            self.full_at = Some(full + self.gap * 2_u32.pow(doublings));
         }
+    }
+
+    /// The time in which all of a burst but so many writes become possible again.
+    fn spare(&self, but: u32) -> Duration {
+        self.gap * self.burst.saturating_sub(but)
     }
 }
 
@@ -89,5 +109,22 @@ mod tests {
             at.push((now - start).as_secs());
         }
         assert_eq!(at, [0, 0, 0, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn what_goes_on_flapping_is_written_more_and_more_seldom_until_it_rests() {
+        let mut now = Instant::now();
+        let mut pace = Pace::new(GAP, 4);
+        let mut write = |now: &mut Instant| {
+            let before = *now;
+            *now = pace.next(true, before);
+            pace.wrote(true, *now);
+            (*now - before).as_secs()
+        };
+        let pauses: Vec<_> = (0..120).map(|_| write(&mut now)).collect();
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        assert_eq!((pauses[20], pauses[119]), (1, 4));
+        now += Duration::from_secs(60);
+        assert_eq!([(); 5].map(|()| write(&mut now)), [0, 0, 0, 0, 1]);
     }
 }

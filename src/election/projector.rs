@@ -11,9 +11,11 @@ mod job;
 mod pod_watches;
 mod requests;
 mod store;
+mod turns;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::lease::Held;
@@ -35,14 +37,12 @@ use self::job::{Job, JobResult, Objects};
 use self::pod_watches::PodWatches;
 use self::requests::ProjectionClient;
 use self::store::ProjectionStore;
+use self::turns::Turns;
 use super::messages::{ElectionUpdate, WriterInput};
 use super::metrics::Metrics;
 use super::registry::Task;
 use super::sighting::Sighting;
 use super::{Key, Scope};
-
-/// How many elections may be worked on at the same time.
-const CONCURRENT_JOBS: usize = 16;
 
 /// How many observations may wait.
 const OBSERVATIONS: usize = 256;
@@ -56,6 +56,9 @@ const GATHER: Duration = Duration::from_millis(50);
 
 /// How often labels of elections that do not exist are looked for.
 const SWEEP: Duration = Duration::from_secs(30);
+
+/// Of how many such elections labels are removed at the same time.
+const SWEPT: usize = 8;
 
 /// The end of a job.
 enum End {
@@ -88,7 +91,7 @@ pub(super) struct Projector {
     store: ProjectionStore,
     /// The watches of what exists; none before the lease is held.
     watches: Vec<Task>,
-    agenda: BTreeSet<(Instant, Key)>,
+    turns: Turns,
     jobs: FuturesUnordered<BoxFuture<'static, End>>,
 }
 
@@ -116,7 +119,7 @@ impl Projector {
             pod_watches: PodWatches::default(),
             store: ProjectionStore::default(),
             watches: Vec::new(),
-            agenda: BTreeSet::new(),
+            turns: Turns::default(),
             jobs: FuturesUnordered::new(),
         }
     }
@@ -166,10 +169,7 @@ impl Projector {
 
     /// The earliest time at which something may be done, if anything may.
     fn next_due(&self) -> Option<Instant> {
-        if !self.holds_lease() || self.jobs.len() >= CONCURRENT_JOBS {
-            return None;
-        }
-        self.agenda.first().map(|(due, _)| *due)
+        self.turns.next().filter(|_| self.holds_lease())
     }
 
     fn take(&mut self, update: ElectionUpdate) {
@@ -217,9 +217,9 @@ impl Projector {
                 };
                 self.pod_watches
                     .assign(&key, pod_watch, &self.client.kube, &self.observations);
-                self.schedule(&key, Instant::now());
+                self.hurry(&key);
             }
-            ElectionUpdate::Confirmed(key) => self.schedule(&key, Instant::now()),
+            ElectionUpdate::Confirmed(key) => self.hurry(&key),
             ElectionUpdate::Gone { key, uid } => {
                 self.elections.remove(&uid);
                 self.forget(&key);
@@ -236,7 +236,7 @@ impl Projector {
     fn forget(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
             if let Some(due) = entry.due {
-                self.agenda.remove(&(due, key.clone()));
+                self.turns.remove(due, key);
             }
             self.pod_watches
                 .assign(key, None, &self.client.kube, &self.observations);
@@ -295,6 +295,14 @@ impl Projector {
         keys
     }
 
+    /// Has an election looked at now, before a job that is running has labelled all pods.
+    fn hurry(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.get(key) {
+            entry.outdates.store(true, Ordering::Relaxed);
+        }
+        self.schedule(key, Instant::now());
+    }
+
     /// Has an election looked at, at this time or sooner.
     fn schedule(&mut self, key: &Key, at: Instant) {
         let Some(entry) = self.entries.get_mut(key) else {
@@ -309,23 +317,27 @@ impl Projector {
             return;
         }
         if let Some(due) = entry.due.replace(at) {
-            self.agenda.remove(&(due, key.clone()));
+            self.turns.remove(due, key);
         }
-        self.agenda.insert((at, key.clone()));
+        self.turns.insert(at, key.clone());
     }
 
     fn start_due(&mut self) {
         let now = Instant::now();
-        while self.next_due().is_some_and(|due| due <= now) {
-            if let Some((_, key)) = self.agenda.pop_first() {
-                self.start(key);
+        while self.next_due().is_some_and(|due| due <= now)
+            && let Some(key) = self.turns.pop(now)
+        {
+            let namespace = key.namespace.clone();
+            if !self.start(key) {
+                self.turns.ended(&namespace);
             }
         }
     }
 
-    fn start(&mut self, key: Key) {
+    /// Starts a job for an election, unless there is nothing to do.
+    fn start(&mut self, key: Key) -> bool {
         let Some(entry) = self.entries.get_mut(&key) else {
-            return;
+            return false;
         };
         entry.due = None;
         let uid = entry.object.uid().unwrap_or_default();
@@ -336,7 +348,7 @@ impl Projector {
         let owned = self.store.owned(&uid);
         if projections.is_none() && applied_labels.is_empty() && owned.is_empty() {
             self.forget(&key);
-            return;
+            return false;
         }
         self.store.outdate(&uid, &mut entry.objects);
         let subject = entry.subject(Instant::now());
@@ -371,6 +383,7 @@ impl Projector {
         if !labels_known && let Some(candidate_pods) = &mut candidate_pods {
             candidate_pods.roles = None;
         }
+        entry.outdates = Arc::default();
         let job = Job {
             object: entry.object.clone(),
             subject: subject.clone(),
@@ -380,6 +393,7 @@ impl Projector {
             applied_labels,
             owned,
             objects: entry.objects.clone(),
+            is_outdated: entry.outdates.clone(),
         };
         let context = subject.filter(|_| complete).map(|subject| {
             Box::new(JobContext {
@@ -404,6 +418,7 @@ impl Projector {
                 done,
             }
         }));
+        true
     }
 
     async fn finish(&mut self, end: End) {
@@ -413,6 +428,7 @@ impl Projector {
                 uid,
                 done,
             } => {
+                self.turns.ended(&namespace);
                 self.store.released(&uid);
                 self.store_result(&namespace, *done);
             }
@@ -424,7 +440,8 @@ impl Projector {
             } => {
                 let objects = std::mem::take(&mut done.objects);
                 let failures = std::mem::take(&mut done.failures);
-                let writes = done.writes;
+                let (writes, is_partial) = (done.writes, done.is_partial);
+                self.turns.ended(&key.namespace);
                 self.store_result(&key.namespace, *done);
                 let entry = self.entries.get_mut(&key);
                 let Some(entry) = entry.filter(|entry| entry.object.uid().as_deref() == Some(&uid))
@@ -451,10 +468,10 @@ impl Projector {
                     let pause = (FAILURE_PAUSE * entry.failures).min(MAX_FAILURE_PAUSE);
                     next = Some(next.map_or(now + pause, |next| next.min(now + pause)));
                 }
-                if entry.again || self.store.is_outdated(&uid, &entry.objects) {
+                if entry.again || is_partial || self.store.is_outdated(&uid, &entry.objects) {
                     next = Some(now);
                 }
-                if let Some(context) = context {
+                if let Some(context) = context.filter(|_| !is_partial) {
                     let projected = entry.report(&key, &context, &failures);
                     if let Some(projected) = projected {
                         // Without a writer the whole mirror is about to end.
@@ -483,12 +500,13 @@ impl Projector {
         }
     }
 
-    /// Removes labels of elections that do not exist.
+    /// Removes labels of elections that do not exist: of some of them, if there are many.
     fn sweep(&mut self) {
-        if !self.holds_lease() {
+        if !self.holds_lease() || !self.turns.has_room() {
             return;
         }
-        for (namespace, uid, pods) in self.store.orphaned_labels(&self.elections) {
+        for (namespace, uid, pods) in self.store.orphaned_labels(&self.elections, SWEPT) {
+            self.turns.began(&namespace);
             info!(
                 namespace,
                 uid,

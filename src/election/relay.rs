@@ -16,6 +16,7 @@
 //! * The relay reads nothing from a server that does not read the client's requests: the library answers some
 //!   events by requests, and would collect them in memory.
 //! * The session timeout that a server grants is kept within bounds, since the library takes any.
+//! * Watches are not set again after a reconnect: whoever uses the client has to read again what it watches.
 //!
 //! A server that breaks a limit loses the connection, and [`Relay::complaint`] says what it did. With
 //! [`Strangers::NotTold`] that is said only of a server that has granted a session, which a port where something

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_api::{LeaderElection, LeaderElectionStatus};
-use bellwether_election::is_leader_change;
+use bellwether_election::{Urgency, urgency};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
@@ -32,8 +32,7 @@ pub(super) struct Write {
     /// The object that the status was computed from.
     pub(super) object: Arc<LeaderElection>,
     pub(super) status: Arc<LeaderElectionStatus>,
-    /// Whether it shows another leader.
-    pub(super) urgent: bool,
+    pub(super) urgency: Urgency,
     /// When the first event came that it shows.
     pub(super) noticed: Option<Noticed>,
 }
@@ -119,14 +118,18 @@ impl Statuses {
     pub(super) fn next_write(&mut self, now: Instant) -> Option<Write> {
         let key = self.agenda.pop(now)?;
         let entry = self.entries.get_mut(&key)?;
-        let Due { urgent, .. } = entry.due.take()?;
-        let status = entry.pending()?;
-        entry.pace.wrote(urgent, now);
+        let Due { urgency, .. } = entry.due.take()?;
+        entry.note_calm();
+        let Some(status) = entry.pending() else {
+            self.consider(&key);
+            return None;
+        };
+        entry.pace.wrote(urgency < Urgency::Queue, now);
         entry.is_writing = true;
         Some(Write {
             object: entry.object().clone(),
             status,
-            urgent,
+            urgency,
             noticed: entry.noticed.take(),
             key,
         })
@@ -230,16 +233,22 @@ impl Statuses {
             return;
         }
         let due = entry.pending().map(|new| {
-            let urgent = is_leader_change(entry.object().status.as_ref(), &new);
-            let paced = entry.pace.next(urgent, Instant::now());
+            let urgency = urgency(entry.object().status.as_ref(), &new);
+            let paced = entry.pace.next(urgency < Urgency::Queue, Instant::now());
             let at = entry
                 .not_before
                 .map_or(paced, |not_before| not_before.max(paced));
-            Due { at, urgent }
+            Due { at, urgency }
         });
         if due.is_none() {
             entry.noticed = None;
         }
+        // Nothing but the time ends that it counts as flapping.
+        let due = due.or_else(|| {
+            let at = entry.calms_at()?;
+            let urgency = Urgency::Queue;
+            Some(Due { at, urgency })
+        });
         if let Some(due) = std::mem::replace(&mut entry.due, due) {
             self.agenda.remove(due, key.clone());
         }

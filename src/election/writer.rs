@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bellwether_api::events::EventReason;
 use bellwether_api::{FIELD_MANAGER, LeaderElection, LeaderElectionStatus};
+use bellwether_election::Urgency;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -156,7 +157,9 @@ impl Writer {
 
     fn start(&mut self, write: Write) {
         let noticed = write.noticed.as_ref();
-        let span = noticed.map_or_else(Span::none, |noticed| noticed.writing(write.urgent));
+        let span = noticed.map_or_else(Span::none, |noticed| {
+            noticed.writing(write.urgency == Urgency::Leader)
+        });
         let api = Api::namespaced(self.client.clone(), &write.key.namespace);
         let lease = self.lease.clone();
         self.writes.push(Box::pin(async move {
@@ -175,7 +178,7 @@ impl Writer {
         match result {
             Ok(object) => {
                 self.metrics.wrote(&Outcome::OK);
-                if let (true, Some(noticed)) = (write.urgent, &write.noticed) {
+                if let (Urgency::Leader, Some(noticed)) = (write.urgency, &write.noticed) {
                     self.metrics.took(noticed.elapsed());
                 }
                 let object = Arc::new(slim(object));

@@ -140,13 +140,18 @@ dialects! {
     });
 
     /// Curator's `LeaderLatch`: children `_c_<uuid>-latch-<sequence>`.
-    // LeaderLatch.java: LockInternals compares what follows "latch-".
-    CuratorLatch = Definition::Recipe(queue(&[Just("_c_"), Uuid, Just("-latch-")], Any, Text));
+    // LeaderLatch.java: LockInternals compares what follows "latch-". A latch whose connection was suspended makes a new
+    // node and may keep its session; Flink's connection_info stays with the session.
+    CuratorLatch = Definition::Recipe(Recipe {
+        head_leads: true,
+        ..queue(&[Just("_c_"), Uuid, Just("-latch-")], Any, Text)
+    });
 
     /// Curator's `LeaderSelector` and `InterProcessMutex`: children `_c_<uuid>-lock-<sequence>`.
     // InterProcessMutex.java and LeaderSelector.java: the same with "lock-". The data of a client that gives
     // none is its address.
     CuratorLock = Definition::Recipe(Recipe {
+        head_leads: true,
         host_identity: true,
         ..queue(&[Just("_c_"), Uuid, Just("-lock-")], Any, Text)
     });

@@ -22,6 +22,7 @@ impl Reason {
             | Self::Orderly
             | Self::Detected
             | Self::Bound
+            | Self::Following
             | Self::UpToDate => NOTHING,
             Self::NotProjected => "See the condition `Projected`.",
             Self::EnsembleNotFound => "Correct `spec.ensembleRef.name`, or create the ensemble.",
@@ -68,6 +69,9 @@ impl Reason {
             Self::NotObserved => "See the condition `Synced`.",
             Self::FencingTokenRegressed => {
                 "Find out whether the ensemble was rebuilt or restored; reset the consumers of the token, then create this object anew."
+            }
+            Self::Flapping => {
+                "Find out why the leaders go: sessions that expire, for example over long pauses of the garbage collection, or candidates that fail when they begin to lead."
             }
             Self::NonEphemeral => "Delete the node if its creator is dead.",
             Self::DuplicateCandidate => {

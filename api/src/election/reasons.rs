@@ -69,7 +69,8 @@ vocabulary! {
 
         /// `LeaderElected`: there is a leader.
         Elected,
-        /// `LeaderElected`: there is a leader, but the acknowledgement is missing.
+        /// `LeaderElected`: there is a leader, but its acknowledgement is missing, or it is not active yet by Hadoop's
+        /// breadcrumb.
         AwaitingAcknowledgement,
         /// `LeaderElected`: there are candidates, but nobody is registered as the leader.
         AwaitingRegistration,
@@ -94,6 +95,8 @@ vocabulary! {
         Orderly,
         /// `QueueHealthy`: the leader's fencing token is smaller than one seen before.
         FencingTokenRegressed,
+        /// `QueueHealthy`: the leader changes again and again.
+        Flapping,
         /// `QueueHealthy`: the leader's node does not go away with its creator.
         NonEphemeral,
         /// `QueueHealthy`: one session, one id or one identity holds several nodes.
@@ -124,6 +127,8 @@ vocabulary! {
         PatternInvalid,
         /// `LeaderBound` and `Projected`: no selector says which pods a Service or labels may be for.
         SelectorRequired,
+        /// `LeaderBound` and `Projected`: another candidate leads, or nobody, and the projections do not show it yet.
+        Following,
         /// `Projected`: everything is as it should be.
         UpToDate,
         /// `LeaderBound` and `Projected`: the operator may not do it.
@@ -186,7 +191,7 @@ impl Reason {
             Self::InvalidSpec => "The mirror starts when the spec is corrected.",
             Self::Elected => "If its node goes, the next candidate leads.",
             Self::AwaitingAcknowledgement => {
-                "LeaderElected becomes True when the leader has created the acknowledgement."
+                "LeaderElected becomes True when the leader has acknowledged."
             }
             Self::AwaitingRegistration => {
                 "LeaderElected becomes True when a leader has registered there."
@@ -211,6 +216,9 @@ impl Reason {
                 "Consumers that remember the larger token refuse this leader. It happens when an \
                  ensemble was rebuilt or restored from a backup: reset the consumers, then delete \
                  and create this object."
+            }
+            Self::Flapping => {
+                "Further changes are shown later the longer it goes on, after four seconds at most, until one leader stays."
             }
             Self::NonEphemeral => {
                 "When its creator dies, no other client can lead until someone deletes the node."
@@ -249,6 +257,7 @@ impl Reason {
             Self::SelectorRequired => {
                 "No pod is labelled and the Service has no address until spec.podBinding.selector names at least one label of the candidates' pods."
             }
+            Self::Following => "The projections follow at once.",
             Self::UpToDate => "Every change of the leader changes them.",
             Self::Forbidden => {
                 "Switch on rbac.projections in the operator's Helm chart, or grant the rights that the chart would; it is tried again twice a minute."

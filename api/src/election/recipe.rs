@@ -23,6 +23,9 @@ pub struct Recipe {
     pub identity: Decoder,
     /// Where the leader registers itself, if that and not the queue decides who leads.
     pub registration: Registration,
+    /// Whether the library, and not the application, decides by the queue who leads: a registration then only says where
+    /// the leader is, and that of a client which waits in the queue is left over.
+    pub head_leads: bool,
     /// Labels of candidates that hold the election together if no other candidate is before them.
     pub shared: &'static [&'static str],
     /// What the data of every candidate ends with, if all of them lead.
@@ -53,6 +56,7 @@ impl Recipe {
                 decoder: Decoder::Text,
                 places: &[],
             },
+            head_leads: false,
             shared: &[],
             all_lead: None,
             acknowledgement: None,

@@ -114,7 +114,9 @@ pub struct Leader {
     /// The session that owns the node, in hexadecimal. Absent if the node is not ephemeral.
     #[serde(default, rename = "sessionID", skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// When its node was created, by the clock of the ZooKeeper server.
+    /// When it began to lead: when its node was created, by the clock of the ZooKeeper server, or, if it waited in a queue,
+    /// when the mirror noticed that its turn had come. Of a leader that the mirror found when it began to look, when the
+    /// node was created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acquire_time: Option<MicroTime>,
     /// The address that the node's data tells beside the identity.

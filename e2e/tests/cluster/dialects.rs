@@ -334,8 +334,10 @@ pub(crate) fn hadoops_breadcrumb_is_shown_beside_the_lock(world: &World) -> Resu
     run("k.create(lock, info(b'1'))")?;
     election.wait_queue(&["nn1"])?;
     last("nn0")?;
+    election.wait_condition("LeaderElected", "False", "AwaitingAcknowledgement")?;
     run("k.set(crumb, info(b'1'))")?;
     last("nn1")?;
+    election.wait_condition("LeaderElected", "True", "Elected")?;
     // A clean exit takes the breadcrumb first, while the lock stays.
     run("k.delete(crumb)")?;
     until(

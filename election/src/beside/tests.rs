@@ -207,3 +207,46 @@ fn the_leader_is_no_further_candidate_though_the_list_is_full() {
     reading.add_others(&rules, others);
     assert_eq!((reading.candidates.len(), reading.candidate_count), (2, 60));
 }
+
+#[test]
+fn the_owner_of_hadoops_lock_leads_when_it_has_written_the_breadcrumb() {
+    let rules = rules(json!({ "type": "HadoopElector" }), 50);
+    let node = |identity: &str| {
+        let mut data = vec![0x0a, 4];
+        data.extend(b"hdfs");
+        data.extend([0x12, u8::try_from(identity.len()).unwrap()]);
+        data.extend(identity.as_bytes());
+        data.extend([0x1a, 1, b'h', 0x20, 1, 0x28, 1]);
+        data
+    };
+    let seen = |breadcrumb: Option<(&str, i64)>| {
+        let snapshot = Snapshot::Node {
+            candidacy: rules.candidacy("lock", &stat(100, 7), &node("nn1")),
+            children: 0,
+            zxid: 100,
+        };
+        let mut reading = read_election(&rules, &snapshot);
+        let candidacy = breadcrumb.map(|(identity, mzxid)| {
+            let written = NodeStat {
+                mzxid,
+                ..stat(40, 0)
+            };
+            rules.breadcrumb(&written, &node(identity))
+        });
+        reading.add_breadcrumb(candidacy, 120);
+        reading.acknowledged
+    };
+    for (breadcrumb, active) in [
+        (None, false),
+        (Some(("nn0", 90)), false),
+        (Some(("nn0", 110)), false),
+        // From an earlier term, which ended without a clean exit.
+        (Some(("nn1", 90)), false),
+        (Some(("nn1", 110)), true),
+    ] {
+        assert_eq!(seen(breadcrumb), Some(active), "{breadcrumb:?}");
+    }
+    let mut nobody = read_election(&rules, &Snapshot::Missing { zxid: 5 });
+    nobody.add_breadcrumb(None, 5);
+    assert_eq!(nobody.acknowledged, None);
+}

@@ -24,9 +24,10 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// Whether this is about that leader.
-    pub fn is_of(&self, leader: &Leader) -> bool {
-        self.node.as_ref() == Some(&leader.node) && self.token == leader.fencing_token
+    /// Whether this is about that leader, or about nobody if nobody leads.
+    pub fn is_of(&self, leader: Option<&Leader>) -> bool {
+        self.node.as_ref() == leader.map(|leader| &leader.node)
+            && self.token.as_ref() == leader.and_then(|leader| leader.fencing_token.as_ref())
     }
 }
 
@@ -69,6 +70,28 @@ pub fn report(
         projection.conditions.push(projected(subject, &failures));
     }
     projection
+}
+
+/// What the status reports of these conditions while the projections show another leader than it does.
+pub(crate) fn following<'c>(
+    types: impl Iterator<Item = &'c str>,
+    leader: Option<&Leader>,
+) -> Vec<NewCondition> {
+    let what = match leader {
+        Some(leader) => format!("{} leads since a moment ago.", leader.identity),
+        None => "Nobody leads since a moment ago.".to_owned(),
+    };
+    let say = |type_, status| condition(type_, status, Reason::Following, &what);
+    let told = types.filter_map(|type_| match type_ {
+        _ if type_ == ConditionType::LeaderBound.as_str() => {
+            Some(say(ConditionType::LeaderBound, ConditionStatus::Unknown))
+        }
+        _ if type_ == ConditionType::Projected.as_str() => {
+            Some(say(ConditionType::Projected, ConditionStatus::False))
+        }
+        _ => None,
+    });
+    told.collect()
 }
 
 fn bound(subject: &Subject, binding: Option<&Result<Binding, Failure>>) -> NewCondition {

@@ -472,7 +472,8 @@ fn the_registration_decides_and_not_the_head_of_the_queue() {
         }
         read_election(&rules, &snapshot)
     };
-    assert_eq!(look(Registration::Absent).verdict, Verdict::Unregistered);
+    let absent = Verdict::Unregistered { left_by: None };
+    assert_eq!(look(Registration::Absent).verdict, absent);
     let candidacy = rules.registration("/leader", &stat(50, 8), b"host-2");
     let reading = look(Registration::Present(CandidateNode::from(candidacy)));
     assert_eq!(led_by(&reading), Some("/leader"));
@@ -484,6 +485,42 @@ fn the_registration_decides_and_not_the_head_of_the_queue() {
     let hidden = look(Registration::Present(CandidateNode::Hidden));
     assert_eq!(led_by(&hidden), Some("/leader"));
     assert_eq!(hidden.anomalies, [Anomaly::Unreadable { count: 1 }]);
+}
+
+#[test]
+fn a_registration_of_one_that_waits_in_the_queue_again_is_left_over() {
+    let mut spec = spec(DialectType::CuratorLatch, None);
+    spec.dialect.leader_path = Some("/connection_info".to_owned());
+    let rules = rules(spec);
+    let uuid = "_c_0d6b2a5a-9d4e-4a2c-9d5e-0a3d5c1b7f10-latch-";
+    let names = [1, 2].map(|number| format!("{uuid}{number:010}"));
+    let znodes = names
+        .iter()
+        .zip([(11, 7), (12, 8)])
+        .map(|(name, (czxid, session))| {
+            let candidacy = rules.candidacy(name, &stat(czxid, session), b"");
+            (name.clone(), CandidateNode::from(candidacy))
+        });
+    let registered = |session| {
+        let candidacy = rules.registration("/connection_info", &stat(10, session), b"host-8");
+        let snapshot = Snapshot::Queue {
+            children: names.to_vec(),
+            znodes: znodes.clone().collect(),
+            acknowledgement: None,
+            registration: Some(Registration::Present(CandidateNode::from(candidacy))),
+            zxid: 12,
+        };
+        read_election(&rules, &snapshot).verdict
+    };
+    let left_by = Some("host-8".to_owned());
+    assert_eq!(registered(8), Verdict::Unregistered { left_by });
+    // The first in the queue, a session without a candidate, and a node that outlives sessions.
+    for session in [7, 9, 0] {
+        assert!(
+            matches!(registered(session), Verdict::Leader(_)),
+            "{session}"
+        );
+    }
 }
 
 proptest! {

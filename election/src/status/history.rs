@@ -1,7 +1,7 @@
 //! The last changes of the leader.
 
 use bellwether_api::election::{Leader, PreviousLeader, Transition};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// How many are kept.
@@ -35,6 +35,20 @@ pub(super) fn recorded(
         }
     }
     history
+}
+
+/// How many leaders within [`FLAPPING_WITHIN`] are told as flapping. Nobody who leads in between takes half of the
+/// [`LENGTH`] of the history, and an election that flaps on is written once in four seconds.
+const FLAPPING: usize = 5;
+const FLAPPING_WITHIN: SignedDuration = SignedDuration::from_secs(40);
+
+/// Until when an election with this history counts as one whose leader changes again and again; `None` if it never did.
+pub(super) fn flaps_until(history: &[Transition]) -> Option<Timestamp> {
+    let led = history.iter().filter(|change| change.identity.is_some());
+    let first = led.clone().nth(FLAPPING - 1)?.time.0;
+    let last = history.first()?.time.0;
+    let is_dense = last.duration_since(first) <= FLAPPING_WITHIN;
+    is_dense.then(|| last.checked_add(FLAPPING_WITHIN).unwrap_or(Timestamp::MAX))
 }
 
 /// The predecessor of a leader whose term was interrupted: the last leader of another term.

@@ -1,6 +1,7 @@
 //! What the projector knows about one election.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bellwether_api::LeaderElection;
@@ -46,6 +47,8 @@ pub(super) struct Entry {
     pub(super) running: bool,
     /// Something changed while a job was running.
     pub(super) again: bool,
+    /// Tells the job that is running that the election changed, or that its leader was read again.
+    pub(super) outdates: Arc<AtomicBool>,
     /// An object was deleted while a job was running, so the job's copy of it may be outdated.
     pub(super) reread: bool,
 }
@@ -79,6 +82,7 @@ impl Entry {
             due: None,
             running: false,
             again: false,
+            outdates: Arc::default(),
             reread: false,
         };
         entry.respecify();

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bellwether_api::LeaderElection;
 use bellwether_api::election::Reason;
@@ -42,6 +43,8 @@ pub(super) struct Job {
     pub(super) applied_labels: BTreeMap<String, AppliedLabels>,
     pub(super) owned: Vec<OwnedObject>,
     pub(super) objects: Objects,
+    /// Becomes true when the election changes, or its leader is read again.
+    pub(super) is_outdated: Arc<AtomicBool>,
 }
 
 /// The outcome of a job.
@@ -54,6 +57,8 @@ pub(super) struct JobResult {
     pub(super) gone: Vec<String>,
     /// How many writes succeeded.
     pub(super) writes: usize,
+    /// Whether labels are left to the next job, since there is something to do that must not wait for hundreds of pods.
+    pub(super) is_partial: bool,
 }
 
 impl ProjectionClient {
@@ -178,6 +183,10 @@ impl ProjectionClient {
         let (uid, name) = (job.object.uid().unwrap_or_default(), job.object.name_any());
         let mut failed = false;
         for change in changes(roles, &job.applied_labels) {
+            if job.is_outdated.load(Ordering::Relaxed) {
+                done.is_partial = true;
+                return;
+            }
             if change.only_after_all && failed {
                 continue;
             }

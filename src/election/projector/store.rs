@@ -256,10 +256,11 @@ impl ProjectionStore {
     }
 
     /// Elections that do not exist any more and have labels on pods: namespace, uid, and labels. From now on
-    /// their labels count as being removed.
+    /// their labels count as being removed, which those of at most so many elections do at one time.
     pub(super) fn orphaned_labels(
         &mut self,
         known: &HashMap<String, Arc<LeaderElection>>,
+        most: usize,
     ) -> Vec<(String, String, BTreeMap<String, AppliedLabels>)> {
         if !self.labels_known {
             return Vec::new();
@@ -271,6 +272,7 @@ impl ProjectionStore {
             .map(|(uid, (namespace, applied_labels))| {
                 (namespace.clone(), uid.clone(), applied_labels.clone())
             })
+            .take(most.saturating_sub(self.releasing.len()))
             .collect();
         let uids = orphaned.iter().map(|(_, uid, _)| uid.clone());
         self.releasing.extend(uids);

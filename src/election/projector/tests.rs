@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use bellwether_api::election::{Leader, LeaderElectionStatus};
+use bellwether_api::election::{Candidate, Leader, LeaderElectionStatus};
 use bellwether_api_server::{Action, ApiServer, Before, Call, Faults, Kind, Write};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -47,22 +47,25 @@ struct Bench {
     sighting: Sighting,
 }
 
+/// Runs the pod of a candidate.
+fn run(server: &ApiServer, name: &str, ip: &str) {
+    let mut store = server.store();
+    let metadata = json!({"name": name, "namespace": "default", "labels": {"app": "candidate"}});
+    let pod = json!({"metadata": metadata, "spec": {"containers": []}});
+    store.create("user", Kind::POD, pod).unwrap();
+    let status = json!({"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]});
+    let at = ("default", name);
+    store
+        .update_status("kubelet", Kind::POD, at, |now| *now = status)
+        .unwrap();
+}
+
 impl Bench {
     fn new(held: bool) -> Self {
         let server = ApiServer::new(1, 1);
         server.set_faults(LateLabels);
-        for (name, ip) in [("a", "10.0.0.1"), ("b", "10.0.0.2")] {
-            let mut store = server.store();
-            let metadata =
-                json!({"name": name, "namespace": "default", "labels": {"app": "candidate"}});
-            let pod = json!({"metadata": metadata, "spec": {"containers": []}});
-            store.create("user", Kind::POD, pod).unwrap();
-            let status = json!({"podIP": ip, "conditions": [{"type": "Ready", "status": "True"}]});
-            let at = ("default", name);
-            store
-                .update_status("kubelet", Kind::POD, at, |now| *now = status)
-                .unwrap();
-        }
+        run(&server, "a", "10.0.0.1");
+        run(&server, "b", "10.0.0.2");
         let client = server.client(PROJECTOR);
         let (lease, is_held) = Holder::held(held);
         let (inputs, projected) = mpsc::channel(64);
@@ -92,10 +95,6 @@ impl Bench {
         binding: Value,
         stale_since: Option<Timestamp>,
     ) {
-        let object = json!({"apiVersion": "zookeeper.bellwether.dev/v1alpha1", "kind": "LeaderElection",
-            "metadata": {"name": "app", "namespace": "default", "uid": "uid-1", "generation": 1},
-            "spec": {"ensembleRef": {"name": "main"}, "path": "/e", "dialect": {"type": "Kazoo"},
-                "projections": projections, "podBinding": binding}});
         let leader = leader.map(|identity| Leader {
             identity: identity.to_owned(),
             node: format!("node-of-{identity}"),
@@ -106,6 +105,14 @@ impl Bench {
             stale_since: stale_since.map(Time),
             ..LeaderElectionStatus::default()
         };
+        self.show_status(projections, binding, status);
+    }
+
+    fn show_status(&self, projections: Value, binding: Value, status: LeaderElectionStatus) {
+        let object = json!({"apiVersion": "zookeeper.bellwether.dev/v1alpha1", "kind": "LeaderElection",
+            "metadata": {"name": "app", "namespace": "default", "uid": "uid-1", "generation": 1},
+            "spec": {"ensembleRef": {"name": "main"}, "path": "/e", "dialect": {"type": "Kazoo"},
+                "projections": projections, "podBinding": binding}});
         let update = ElectionUpdate::Election {
             object: Arc::new(serde_json::from_value(object).unwrap()),
             status: (!projections.is_null()).then(|| Arc::new(status)),
@@ -450,6 +457,70 @@ async fn what_an_election_left_goes_although_it_is_projected_to_nothing() {
             bench.get(LEASE)["spec"]["holderIdentity"] == "a"
         })
         .await;
+}
+
+/// Every label of a pod takes a while, as with a slow webhook.
+struct SlowPods;
+
+impl Faults for SlowPods {
+    fn before(&mut self, call: &Call) -> Before {
+        let slow = call.kind == Kind::POD && call.action == Action::Apply;
+        Before {
+            delay: Duration::from_millis(if slow { 50 } else { 0 }),
+            ..Before::default()
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_the_leader_does_not_wait_until_all_pods_are_labelled() {
+    let bench = Bench::new(true);
+    let names: Vec<String> = (0..100).map(|number| format!("pod-{number}")).collect();
+    for (name, number) in names.iter().zip(3..) {
+        run(&bench.server, name, &format!("10.0.0.{number}"));
+    }
+    bench.server.set_faults(SlowPods);
+    let labelled = |bench: &Bench| {
+        let writes = bench.writes();
+        writes
+            .iter()
+            .filter(|write| write.starts_with("Apply Pod"))
+            .count()
+    };
+    let queue = |leader: &str| {
+        let all = std::iter::once(leader).chain(names.iter().map(String::as_str));
+        let candidates = all.map(|identity| Candidate {
+            identity: identity.to_owned(),
+            node: format!("node-of-{identity}"),
+            ..Candidate::default()
+        });
+        LeaderElectionStatus {
+            leader: Some(Leader {
+                identity: leader.to_owned(),
+                node: format!("node-of-{leader}"),
+                ..Leader::default()
+            }),
+            candidates: candidates.collect(),
+            ..LeaderElectionStatus::default()
+        }
+    };
+    let binding = json!({"selector": {"matchLabels": {"app": "candidate"}}});
+    bench.show_status(all(), binding.clone(), queue("a"));
+    bench
+        .until("pods are labelled", |bench| labelled(bench) > 2)
+        .await;
+    bench.show_status(all(), binding, queue("b"));
+    bench
+        .until("b leads", |bench| {
+            bench.get(LEASE)["spec"]["holderIdentity"] == "b"
+        })
+        .await;
+    let labels = labelled(&bench);
+    assert!(labels < 50, "{labels} labels");
+    // The labels are not forgotten, and what is told says all.
+    bench.reason("UpToDate").await;
+    let is_b = |bench: &Bench| bench.get(pod("b"))["metadata"]["labels"][ROLE] == "leader";
+    assert!(is_b(&bench));
 }
 
 #[tokio::test]

@@ -23,6 +23,26 @@ pub(super) const LISTS: [i32; 2] = [8, 12];
 /// How much is passed on at once.
 const CHUNK: usize = 16 * 1024;
 
+/// The number of every request that sets watches again after a reconnect (`SetWatches`), and the number of the answer.
+pub(super) const RENEWAL: i32 = -8;
+
+/// The watches that the client sets again after a reconnect.
+///
+/// The relay answers these requests itself and passes none of them on. The mirrors read everything again after each
+/// reconnect, with new watches, so nothing waits for the old ones. The library (zookeeper-client 0.11.2, `watch.rs`
+/// and `depot.rs`) sends more than 128 KiB of paths in several requests of one number and takes the second answer for an
+/// error; and each request repeats the paths of those before, up to more than a server takes. A session with some
+/// thousand elections would not survive a reconnect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Renewal {
+    /// None was asked for.
+    None,
+    /// There was a request, and there may be another: the library sends all of them before anything else.
+    Asked,
+    /// All were sent, so the one answer that the library takes is due.
+    Due,
+}
+
 /// The state of the requests of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
@@ -36,6 +56,7 @@ pub(super) struct Progress {
     since: Instant,
     /// The numbers of the requests that wait for a list of children.
     lists: HashSet<i32>,
+    renewal: Renewal,
 }
 
 impl Progress {
@@ -46,6 +67,7 @@ impl Progress {
             waiting: 0,
             since: Instant::now(),
             lists: HashSet::new(),
+            renewal: Renewal::None,
         }
     }
 }
@@ -104,7 +126,15 @@ async fn requests(
         let mut list = None;
         if !is_first && left >= 4 {
             let xid = client.read_i32().await?;
-            // Pings, logins and the renewal of earlier watches have no number of their own.
+            if xid == RENEWAL {
+                left -= 4;
+                while left > 0 {
+                    left -= some(&mut client, left, &mut chunk).await?.len();
+                }
+                progress.send_modify(|progress| progress.renewal = Renewal::Asked);
+                continue;
+            }
+            // Pings and logins have no number of their own.
             counts = xid > 0;
             header.extend(xid.to_be_bytes());
             left -= 4;
@@ -119,6 +149,9 @@ async fn requests(
         progress.send_modify(|progress| {
             progress.sending = true;
             progress.lists.extend(list);
+            if progress.renewal == Renewal::Asked {
+                progress.renewal = Renewal::Due;
+            }
             if progress.waiting == 0 {
                 progress.since = Instant::now();
             }
@@ -149,6 +182,12 @@ pub(super) async fn answers(
         // An error means that the connection is over.
         let _ = taken.wait_for(|progress| !progress.sending).await;
         let length = length(&mut server).await?;
+        if !is_first && renews(progress) {
+            // The number, no transaction, and no error.
+            let renewed = [&RENEWAL.to_be_bytes()[..], &[0; 12]].concat();
+            client.write_all(&16_u32.to_be_bytes()).await?;
+            client.write_all(&renewed).await?;
+        }
         let most = match is_first {
             true => MAX_CONNECT_ANSWER,
             false => limits.frame.max(limits.left_out),
@@ -189,6 +228,19 @@ pub(super) async fn answers(
             });
         }
     }
+}
+
+/// Whether the answer to renewed watches is due. It is given once.
+fn renews(progress: &watch::Sender<Progress>) -> bool {
+    let mut is_due = false;
+    progress.send_if_modified(|progress| {
+        is_due = progress.renewal == Renewal::Due;
+        if is_due {
+            progress.renewal = Renewal::None;
+        }
+        false
+    });
+    is_due
 }
 
 /// Passes the answer to the request for a session, with a session timeout within bounds.

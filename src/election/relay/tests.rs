@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
-use super::frames::{LISTS, Progress, answers};
+use super::frames::{LISTS, Progress, RENEWAL, answers};
 use super::*;
 
 /// Limits with which a test need not wait.
@@ -375,4 +375,84 @@ async fn a_foreign_name_does_not_lead_to_the_operators_own_machine() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn watches_that_are_set_again_are_answered_once_and_not_passed_on() {
+    let (seen, mut numbers) = tokio::sync::mpsc::unbounded_channel();
+    let address = server(|mut stream: TcpStream| async move {
+        loop {
+            let request = frame(&mut stream).await?;
+            let [a, b, c, d] = request[..4] else { continue };
+            let xid = i32::from_be_bytes([a, b, c, d]);
+            let _ = seen.send(xid);
+            stream.write_all(&answer(xid)).await?;
+        }
+    });
+    let relay = Relay::open(&address.await, None, limits(), Strangers::Told)
+        .await
+        .unwrap();
+    let mut client = client(&relay).await;
+    frame(&mut client).await.unwrap();
+    let renewal = framed(&[&RENEWAL.to_be_bytes()[..], &[7; 100_000]].concat());
+    for request in [&renewal, &renewal, &request(-2), &request(1)] {
+        client.write_all(request).await.unwrap();
+    }
+    for expected in [RENEWAL, -2, 1] {
+        assert_eq!(framed(&frame(&mut client).await.unwrap()), answer(expected));
+    }
+    assert_eq!(
+        (numbers.recv().await, numbers.recv().await),
+        (Some(-2), Some(1))
+    );
+}
+
+/// The library's client keeps its session through a reconnect, with more watches than it sets again in one request.
+#[tokio::test]
+async fn a_session_with_many_watches_survives_a_reconnect() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    tokio::spawn(async move {
+        for connection in 0.. {
+            let (mut stream, _) = listener.accept().await?;
+            frame(&mut stream).await?;
+            stream.write_all(&grant(40_000)).await?;
+            // A node without data and its stat; anything else has no body.
+            for _ in 0..if connection == 0 { 20 } else { 1000 } {
+                let request = frame(&mut stream).await?;
+                let is_read = request[4..8] == 4_i32.to_be_bytes();
+                let body = [0; 4 + 68];
+                let body = &body[..if is_read { body.len() } else { 0 }];
+                let answer = [&request[..4], &[0; 12], body].concat();
+                stream.write_all(&framed(&answer)).await?;
+            }
+        }
+        io::Result::Ok(())
+    });
+    let long = Limits {
+        answer_patience: Duration::from_secs(10),
+        ..Limits::default()
+    };
+    let relay = Relay::open(&address, None, long, Strangers::Told);
+    let relay = relay.await.unwrap();
+    let client = zookeeper_client::Client::connect(relay.address())
+        .await
+        .unwrap();
+    let session = client.session_id();
+    let mut watches = Vec::new();
+    let mut states = client.state_watcher();
+    for number in 0..20 {
+        let path = format!("/{}-{number}", "x".repeat(20_000));
+        let Ok((_, _, watch)) = client.get_and_watch_data(&path).await else {
+            break;
+        };
+        watches.push(watch);
+    }
+    assert!(watches.len() > 10);
+    let again = async {
+        while states.changed().await != zookeeper_client::SessionState::SyncConnected {}
+        client.check_stat("/").await.unwrap();
+    };
+    timeout(Duration::from_secs(10), again).await.unwrap();
+    assert_eq!(client.session_id(), session);
 }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_api::election::Reason;
 use bellwether_api::{LeaderElection, LeaderElectionStatus};
-use bellwether_election::{Sight, status_and_projection};
+use bellwether_election::{Sight, flaps_until, status_and_projection};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::time::Instant;
@@ -117,6 +118,24 @@ impl Entry {
         match self.seen.as_ref()? {
             (_, Sight::Seen(reading)) => reading.leader()?.znode.candidacy()?.owned,
             (_, Sight::Blind(_)) => None,
+        }
+    }
+
+    /// When the status does not say any more that the leader changes again and again, if it says so.
+    pub(super) fn calms_at(&self) -> Option<Instant> {
+        let status = self.object.status.as_ref()?;
+        let mut conditions = status.conditions.iter();
+        conditions.find(|condition| condition.reason == Reason::Flapping.as_str())?;
+        let left = flaps_until(status)?.duration_since(Timestamp::now());
+        // A moment later, so that the time is over.
+        let left = Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1);
+        Some(Instant::now() + left)
+    }
+
+    /// Has the status computed again if the time is over for which it says that the leader changes again and again.
+    pub(super) fn note_calm(&mut self) {
+        if matches!(self.computed, Computed::Same) && self.calms_at().is_some() {
+            self.computed = Computed::Outdated;
         }
     }
 

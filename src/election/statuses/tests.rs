@@ -108,7 +108,7 @@ fn a_change_is_computed_once_and_the_projector_is_sent_what_is_written() {
     bench.see("a", 1, 1);
     let sent = bench.sent_once();
     let write = bench.write().unwrap();
-    assert!(write.urgent && Arc::ptr_eq(&write.status, &sent));
+    assert!(write.urgency == Urgency::Leader && Arc::ptr_eq(&write.status, &sent));
     // The answer to the write, and what the watch shows of it, whichever comes first.
     let now = bench.written(&write, 2);
     bench.show(now.clone());
@@ -198,4 +198,39 @@ fn a_reading_by_another_spec_does_not_count_and_an_older_object_does_not_come_ba
     let sent = bench.sent_once();
     assert_eq!(sent.observed_generation, Some(2));
     assert!(Arc::ptr_eq(&bench.write().unwrap().status, &sent));
+}
+
+#[tokio::test]
+async fn what_flapped_is_told_to_be_calm_when_its_time_is_over() {
+    let mut bench = Bench::new();
+    let reason = |status: &LeaderElectionStatus| {
+        let queue = status
+            .conditions
+            .iter()
+            .find(|one| one.type_ == "QueueHealthy");
+        queue.unwrap().reason.clone()
+    };
+    for leader in 1..=5 {
+        bench.see(&format!("client-{leader}"), leader, 1);
+        let write = bench.write().unwrap();
+        let mut status = LeaderElectionStatus::clone(&write.status);
+        if leader == 5 {
+            assert_eq!(reason(&status), "Flapping");
+            // Most of the time is over.
+            for change in &mut status.history {
+                change.time.0 -= jiff::SignedDuration::from_secs(39);
+            }
+        }
+        let version = u64::try_from(leader).unwrap() + 1;
+        bench
+            .statuses
+            .written(&write, Arc::new(object(version, 1, Some(status))));
+    }
+    bench.see("client-5", 5, 1);
+    let due = bench.statuses.next_due().unwrap();
+    tokio::time::sleep_until(due).await;
+    let write = bench.statuses.next_write(due).unwrap();
+    assert_eq!(reason(&write.status), "Orderly");
+    bench.written(&write, 9);
+    assert_eq!(bench.statuses.next_due(), None);
 }

@@ -2,6 +2,7 @@
 
 use bellwether_api::conditions::ConditionStatus;
 use bellwether_api::election::{PodLabelsProjection, Projections};
+use jiff::SignedDuration;
 
 use super::*;
 
@@ -91,7 +92,9 @@ fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one(
             Reason::UpToDate,
             "",
         )],
-        ..Default::default()
+        node: Some("leader0000000001".to_owned()),
+        token: Some("4294967297".to_owned()),
+        pod: None,
     };
     let told = |generation, projection, old: Option<&LeaderElectionStatus>| {
         let new = status_and_projection(&spec, Some(generation), &seen, projection, old, at(0));
@@ -103,6 +106,94 @@ fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one(
     // The same generation after a restart of the operator, and another one.
     assert_eq!(told(1, None, Some(&old)).0, "True");
     assert_eq!(told(2, None, Some(&old)).0, "False");
+}
+
+#[test]
+fn projections_of_another_leader_are_not_told_of_this_one() {
+    let mut spec = spec(None);
+    spec.projections = Some(Box::new(Projections {
+        pod_labels: Some(PodLabelsProjection::default()),
+        ..Projections::default()
+    }));
+    let projected = |leader: Option<&Leader>| Projection {
+        node: leader.map(|leader| leader.node.clone()),
+        token: leader.and_then(|leader| leader.fencing_token.clone()),
+        pod: leader.map(|leader| format!("pod-of-{}", leader.identity)),
+        conditions: [ConditionType::LeaderBound, ConditionType::Projected]
+            .map(|type_| words::condition(type_, ConditionStatus::True, Reason::UpToDate, ""))
+            .into(),
+    };
+    let told = |sight: &Sight, projection: Option<&Projection>, old: Option<&_>| {
+        status_and_projection(&spec, Some(1), sight, projection, old, at(0))
+    };
+    let words = |status: &LeaderElectionStatus| -> Vec<String> {
+        let types = ["LeaderBound", "Projected", "Ready"];
+        let found = types.map(|type_| status.conditions.iter().find(|c| c.type_ == type_).unwrap());
+        let mut words: Vec<_> = found.map(|c| format!("{}/{}", c.status, c.reason)).into();
+        words.extend(status.leader.as_ref().and_then(|leader| leader.pod.clone()));
+        words
+    };
+    let following = ["Unknown/Following", "False/Following", "False/NotProjected"];
+    let of = |pod: &str| {
+        let told = ["True/UpToDate", "True/UpToDate", "True/Current", pod];
+        told.map(str::to_owned).to_vec()
+    };
+    let (a, b) = (
+        queue(&spec, &[("a", 1)], &[]),
+        queue(&spec, &[("b", 2)], &[]),
+    );
+    let leads = told(&a, None, None);
+    let of_a = projected(leads.leader.as_ref());
+    let led = told(&a, Some(&of_a), Some(&leads));
+    assert_eq!(words(&led), of("pod-of-a"));
+    // The projector, or the operator that was started again, does not know of b yet.
+    for projection in [Some(&of_a), None] {
+        assert_eq!(words(&told(&b, projection, Some(&led))), following);
+        assert_eq!(
+            words(&told(&missing(&spec), projection, Some(&led))),
+            following
+        );
+    }
+    let next = told(&b, Some(&of_a), Some(&led));
+    let of_b = projected(next.leader.as_ref());
+    assert_eq!(words(&told(&b, Some(&of_b), Some(&next))), of("pod-of-b"));
+    let gone = told(&missing(&spec), Some(&projected(None)), Some(&led));
+    assert_eq!(
+        words(&gone),
+        ["True/UpToDate", "True/UpToDate", "True/Current"]
+    );
+}
+
+#[test]
+fn a_candidate_leads_since_its_turn_came_and_not_since_it_joined() {
+    let spec = spec(None);
+    let acquired = |status: &LeaderElectionStatus| {
+        let time = status.leader.as_ref().unwrap().acquire_time.as_ref();
+        time.unwrap().0
+    };
+    let both = queue(&spec, &[("a", 1), ("b", 2)], &[]);
+    let b = queue(&spec, &[("b", 2)], &[]);
+    // How long a has led is not known to one who looks for the first time.
+    let first = status(&spec, Some(1), &both, None, at(500));
+    assert_eq!(acquired(&first), at(0) + SignedDuration::from_millis(1));
+    let second = status(&spec, Some(1), &b, Some(&first), at(600));
+    assert_eq!(acquired(&second), at(600));
+    let later = status(&spec, Some(1), &b, Some(&second), at(700));
+    assert_eq!(acquired(&later), at(600));
+    // While the mirror was blind the turn may have come at any time.
+    let blind = status(
+        &spec,
+        Some(1),
+        &blind(Reason::Disconnected, 650),
+        Some(&first),
+        at(652),
+    );
+    let seen = status(&spec, Some(1), &b, Some(&blind), at(700));
+    assert_eq!(acquired(&seen), at(650));
+    // A node that was made a moment ago, by a clock that is ahead.
+    let c = queue(&spec, &[("c", 800_000)], &[]);
+    let new = status(&spec, Some(1), &c, Some(&later), at(790));
+    assert_eq!(acquired(&new), at(800));
 }
 
 /// A node of the leader that outlives sessions, as ZooKeeper reports it: created by one transaction, last
