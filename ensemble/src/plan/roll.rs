@@ -99,21 +99,26 @@ enum Choice {
     Nothing,
 }
 
-/// A newcomer without a vote that runs an old pod template: no quorum needs it, and it may not be able to follow before.
+/// A newcomer without a vote that runs an old pod template: no quorum needs it, and it may not be able to follow before. One
+/// that may be copying data is waited for, as a voter is.
 fn newcomer(view: &View<'_>) -> Option<Choice> {
     let known = |m: &&Member<'_>| {
         let votes = view.live.iter().any(|list| list.contains(m.id));
         let set = !m.pod.terminating && !votes;
-        view.joining.contains(m.id) && m.outdated && set
+        view.joining.contains(m.id) && m.outdated && set && (m.serves() || m.is_idle())
     };
-    let member = view.members.values().find(known)?;
+    let mut newcomers = view.members.values().filter(known);
+    let copies = |m: &&Member<'_>| !m.serves() && view.is_joining(m);
+    let Some(member) = newcomers.clone().find(|m| !copies(m)) else {
+        let joining = newcomers.next()?;
+        return Some(Choice::Wait(WaitingOn::Join(joining.pod.name.clone())));
+    };
     let expect = match member.serves() {
         true => Expect::Follower,
         false => Expect::Idle,
     };
-    let idle = member.serves() || member.is_idle();
     let why = "its pod template changed; it does not vote yet".to_owned();
-    idle.then_some(Choice::Restart(member.id, expect, why))
+    Some(Choice::Restart(member.id, expect, why))
 }
 
 /// The five rules, in their order. The first that has an answer decides.

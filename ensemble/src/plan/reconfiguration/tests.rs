@@ -311,6 +311,11 @@ fn a_newcomer_of_an_old_template_restarts_first() {
     let mut running = wanting(3, 5);
     follow(&mut running, &[3, 4]);
     outdate(running.voter(3));
+    // It may be copying the data.
+    looks(running.voter(3), 10);
+    assert_eq!(running.restarts(), None);
+    let message = running.report().message;
+    assert!(message.contains("zk-3 to join the leader"), "{message}");
     looks(running.voter(3), 100);
     let (pod, expect, _) = running.restart().unwrap();
     assert_eq!((pod.as_str(), expect), ("zk-3", Expect::Idle));
