@@ -98,6 +98,8 @@ struct Life {
     next_glance: Duration,
     old_status: Option<Value>,
     lost_disk: Option<Duration>,
+    /// Whether a person has accepted the loss of disks that never held a write.
+    accepted_nothing: bool,
     /// The members that have lost one of their two volumes.
     half: BTreeSet<u16>,
     /// The servers of an ensemble that was deleted with its data: what they still acknowledge is lost.
@@ -223,6 +225,7 @@ impl Life {
             next_glance: Duration::ZERO,
             old_status: None,
             lost_disk: None,
+            accepted_nothing: false,
             half: BTreeSet::new(),
             deleted: Vec::new(),
             left_over: Vec::new(),

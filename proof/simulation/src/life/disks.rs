@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use bellwether_api::labels;
 use bellwether_api_server::{Delete, Kind};
 use bellwether_ensemble::desired::claims::{data_claim, log_claim};
 use serde_json::Value;
 
 use super::{Later, Life};
-use crate::cluster::{NAME, NAMESPACE};
+use crate::cluster::{ENSEMBLE, NAME, NAMESPACE};
 
 /// What the status asks for when a member has one volume without the other.
 const ASKS: &str = "delete both volume claims";
@@ -47,6 +48,19 @@ impl Life {
                 self.delete(Kind::CLAIM, &claim, &Delete::default());
             }
             self.delete(Kind::POD, &name, &Delete::default());
+        }
+    }
+
+    /// A person accepts the loss of empty disks that never held a write: an ensemble was deleted and created again before it
+    /// had served, and the operator cannot know what was on its volumes.
+    pub(super) fn accept_nothing(&mut self) {
+        let asks = self.last_message.contains(labels::ACCEPT_DATA_LOSS);
+        let was_written = {
+            let machines = self.cluster.machines();
+            machines.zoo.committed(ENSEMBLE) > 0 || !machines.zoo.acknowledged(ENSEMBLE).is_empty()
+        };
+        if asks && !was_written && !std::mem::replace(&mut self.accepted_nothing, true) {
+            self.accept_loss();
         }
     }
 

@@ -123,7 +123,7 @@ impl Life {
     }
 
     /// The user copies the token out of the status.
-    fn accept_loss(&mut self) {
+    pub(super) fn accept_loss(&mut self) {
         let words: Vec<&str> = self.last_message.split([' ', '=', '.', ':']).collect();
         let token = words.windows(2).find_map(|pair| match pair {
             [name, token] if name.ends_with("/accept-data-loss") => Some((*token).to_owned()),
