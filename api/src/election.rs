@@ -27,7 +27,7 @@ pub use dialects::DialectType;
 pub use identity::{IdentityDecoder, IdentityOptions};
 pub use projections::{
     DEFAULT_LEASE_DURATION, DEFAULT_ROLE_KEY, LeaseProjection, OnStale, PodBinding,
-    PodLabelsProjection, ProjectedPort, Projections, ServiceProjection,
+    PodLabelsProjection, PortProtocol, ProjectedPort, Projections, ServiceProjection,
 };
 pub use reasons::{ConditionType, Reason};
 pub use status::{

@@ -88,6 +88,10 @@ pub const SECRET_HOSTS: &str = "zookeeper.bellwether.dev/hosts";
 pub const ELECTION_UID: &str = "zookeeper.bellwether.dev/election-uid";
 /// Annotation on projected objects: the leader's fencing token in decimal; absent if no candidate leads.
 pub const FENCING_TOKEN: &str = "zookeeper.bellwether.dev/fencing-token";
+
+/// On the Service of an election: the keys of its annotations that the spec of the election asked for, with commas between
+/// them. They are taken out when the spec does not ask for them any more.
+pub const SERVICE_ANNOTATIONS: &str = "zookeeper.bellwether.dev/service-annotations";
 /// Label on every pod that carries a label of a projected election, so that such pods are found.
 pub const ROLE_LABELLED: &str = "zookeeper.bellwether.dev/role-labelled";
 /// Prefix of the annotation on a labelled pod whose name is the uid of the `LeaderElection`, and

@@ -41,6 +41,8 @@ pub struct Subject {
     pub owned: Option<Timestamp>,
     /// Whether the leader was read recently enough for projections that show that it leads.
     pub is_confirmed: bool,
+    /// Whether it was not read for so long that its address is not kept any more: see [`kept`].
+    pub is_outlived: bool,
 }
 
 /// For how long a Service believes what was read of the leader.
@@ -62,6 +64,13 @@ pub fn believed(spec: &LeaderElectionSpec) -> Option<SignedDuration> {
 pub(crate) fn shown(status: &LeaderElectionStatus) -> Option<&Leader> {
     let leader = status.leader.as_ref();
     leader.filter(|leader| leader.acknowledged != Some(false))
+}
+
+/// For how long an address is kept after the leader was last read; `None` without a limit.
+pub fn kept(spec: &LeaderElectionSpec) -> Option<SignedDuration> {
+    let service = spec.projections.as_ref()?.service.as_ref()?;
+    let seconds = service.keep_for_seconds?;
+    Some(SignedDuration::from_secs(seconds.into()))
 }
 
 impl Subject {

@@ -1,5 +1,7 @@
 //! What an election is projected to: a Lease, a Service, labels of pods.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -71,6 +73,7 @@ impl Default for LeaseProjection {
 /// A Service without a selector, and one EndpointSlice with the address of the leader's pod.
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.keepForSeconds) || self.onStale == 'Keep'").message("keepForSeconds needs onStale: Keep"))]
 pub struct ServiceProjection {
     /// The name of the Service; the name of the `LeaderElection` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,15 +83,33 @@ pub struct ServiceProjection {
     )]
     pub name: Option<String>,
 
-    /// The TCP ports that the Service has.
+    /// The ports that the Service has.
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_owned()]))]
-    #[x_kube(validation = Rule::new("self.all(one, self.exists_one(other, other.port == one.port))").message("ports must differ in port"))]
+    #[x_kube(validation = Rule::new("self.all(one, self.exists_one(other, other.port == one.port && other.protocol == one.protocol))").message("ports must differ in port or protocol"))]
     pub ports: Vec<ProjectedPort>,
+
+    /// Whether the Service has no address of its own, so that its name in DNS has that of the leader's pod. Clients then
+    /// connect to the pod itself, and look the name up again when the leader changes. If this changes, the Service is made
+    /// anew.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub headless: bool,
+
+    /// Annotations of the Service. Others that it has stay.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("self.all(key, !key.startsWith('zookeeper.bellwether.dev/'))").message("annotations of the prefix zookeeper.bellwether.dev are the operator's: take them out"))]
+    pub annotations: BTreeMap<String, String>,
 
     /// What becomes of the address while the mirror cannot see.
     #[serde(default)]
     pub on_stale: OnStale,
+
+    /// With `onStale: Keep`, for how many seconds the address stays after the leader was last read; without a limit if
+    /// absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 15, max = 86400))]
+    pub keep_for_seconds: Option<i32>,
 }
 
 /// A port of a projected Service.
@@ -108,6 +129,30 @@ pub struct ProjectedPort {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65535))]
     pub target_port: Option<i32>,
+    /// Its protocol.
+    #[serde(default)]
+    pub protocol: PortProtocol,
+}
+
+/// The protocol of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum PortProtocol {
+    /// TCP.
+    #[default]
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+impl PortProtocol {
+    /// The word that Kubernetes uses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        }
+    }
 }
 
 /// What becomes of the leader's address while the mirror cannot see.

@@ -118,7 +118,7 @@ pub(crate) fn what_is_wrong_about_projections_is_refused(world: &World) -> Resul
             json!({ "service": { "ports": [
                 { "name": "a", "port": 80 }, { "name": "b", "port": 80 },
             ] } }),
-            &["must differ in port"],
+            &["must differ in port or protocol"],
         ),
         (
             "same name",
@@ -131,6 +131,21 @@ pub(crate) fn what_is_wrong_about_projections_is_refused(world: &World) -> Resul
             "stale",
             json!({ "service": { "ports": port, "onStale": "Forget" } }),
             &["onStale", "Keep"],
+        ),
+        (
+            "kept",
+            json!({ "service": { "ports": port, "onStale": "Remove", "keepForSeconds": 60 } }),
+            &["keepForSeconds needs onStale: Keep"],
+        ),
+        (
+            "annotation",
+            json!({ "service": { "ports": port, "annotations": { "zookeeper.bellwether.dev/a": "b" } } }),
+            &["take them out"],
+        ),
+        (
+            "protocol",
+            json!({ "service": { "ports": [{ "name": "a", "port": 80, "protocol": "SCTP" }] } }),
+            &["protocol", "UDP"],
         ),
         (
             "values",

@@ -332,6 +332,24 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
     )?;
     wait_roles(world, "role", &three)?;
 
+    // Of another kind, with a port of another protocol and an annotation: made anew, and it reaches the same pod.
+    let ports = json!([{ "name": "http", "port": 80, "targetPort": 8080 }, { "name": "udp", "port": 80, "protocol": "UDP" }]);
+    let headless = json!({ "headless": true, "annotations": { "team": "blue" }, "ports": ports });
+    patch(
+        world,
+        "app",
+        &json!({ "projections": { "service": headless } }),
+    )?;
+    wait_object(world, "service", "app", |service| {
+        service["spec"]["clusterIP"] == "None"
+            && service["metadata"]["annotations"]["team"] == "blue"
+    })?;
+    wait_object(world, "endpointslice", "app-leader", |slice| {
+        slice["endpoints"][0]["targetRef"]["name"] == "web-2"
+            && slice["ports"][1]["protocol"] == "UDP"
+    })?;
+    election.wait_condition("Projected", "True", "UpToDate")?;
+
     // Switched off, nothing stays.
     patch(world, "app", &json!({ "projections": { "service": null } }))?;
     wait_gone(world, "service", "app")?;

@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use bellwether_api::election::{OnStale, ProjectedPort, ServiceProjection};
-use bellwether_api::labels::SLICE_MANAGED_BY_VALUE;
+use bellwether_api::labels::{SERVICE_ANNOTATIONS, SLICE_MANAGED_BY_VALUE};
 use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{PodFacts, Step, Subject};
@@ -34,12 +35,20 @@ pub fn service(
     if live.is_some_and(|live| !subject.owns(&live.metadata)) {
         return Step::Taken;
     }
+    // Kubernetes does not let the address of a Service change.
+    if live.is_some_and(|live| is_headless(live) != projection.headless) {
+        return Step::Delete;
+    }
     let name = service_name(subject.name(), projection).to_owned();
     let mut wanted = live.cloned().unwrap_or_default();
     wanted.metadata = subject.meta(name, live.map(|live| &live.metadata));
+    annotate(&mut wanted.metadata, projection);
     let spec = wanted.spec.get_or_insert_with(ServiceSpec::default);
     // With a selector Kubernetes would add addresses of its own.
     spec.selector = None;
+    if projection.headless {
+        spec.cluster_ip = Some(HEADLESS.to_owned());
+    }
     let ports: Vec<_> = projection.ports.iter().map(service_port).collect();
     let told = |port: &ServicePort| {
         let target = port.target_port.clone();
@@ -53,12 +62,37 @@ pub fn service(
     Step::towards(live, wanted)
 }
 
+/// Gives a Service the annotations of the spec, and takes out those that the spec asked for before.
+fn annotate(meta: &mut ObjectMeta, projection: &ServiceProjection) {
+    let annotations = meta.annotations.get_or_insert_default();
+    let before = annotations.remove(SERVICE_ANNOTATIONS).unwrap_or_default();
+    for key in before.split(',') {
+        annotations.remove(key);
+    }
+    if !projection.annotations.is_empty() {
+        let keys: Vec<&str> = projection.annotations.keys().map(String::as_str).collect();
+        annotations.insert(SERVICE_ANNOTATIONS.to_owned(), keys.join(","));
+        annotations.extend(projection.annotations.clone());
+    }
+    if annotations.is_empty() {
+        meta.annotations = None;
+    }
+}
+
+/// What stands in the place of a Service's address where it has none.
+const HEADLESS: &str = "None";
+
+fn is_headless(service: &Service) -> bool {
+    let spec = service.spec.as_ref();
+    spec.and_then(|spec| spec.cluster_ip.as_deref()) == Some(HEADLESS)
+}
+
 fn service_port(port: &ProjectedPort) -> ServicePort {
     ServicePort {
         name: Some(port.name.clone()),
         port: port.port,
         target_port: Some(IntOrString::Int(target(port))),
-        protocol: Some("TCP".to_owned()),
+        protocol: Some(port.protocol.as_str().to_owned()),
         ..ServicePort::default()
     }
 }
@@ -79,7 +113,7 @@ pub struct SliceOf<'a> {
 /// What has to be done about the slice that exists under the name of the election's.
 ///
 /// It never has more than one address, and none if the leader's pod is not known. While the mirror is blind,
-/// an address stays only as long as the pod with the same uid exists.
+/// an address stays only as long as the pod with the same uid exists, and as the spec lets it.
 pub fn slice(
     subject: &Subject,
     projection: &ServiceProjection,
@@ -104,7 +138,9 @@ pub fn slice(
     let kept = live.and_then(pod_uid);
     let pod = of.pod.filter(|pod| {
         !subject.is_stale()
-            || (projection.on_stale == OnStale::Keep && kept == Some(pod.uid.as_str()))
+            || (projection.on_stale == OnStale::Keep
+                && !subject.is_outlived
+                && kept == Some(pod.uid.as_str()))
     });
     let address = |pod: &PodFacts| pod.ips.iter().find(|ip| ip.is_ipv6() == is_v6).copied();
     let endpoint = pod.and_then(|pod| Some(endpoint(subject, pod, address(pod)?)));
@@ -158,7 +194,7 @@ fn endpoint_port(port: &ProjectedPort) -> EndpointPort {
     EndpointPort {
         name: Some(port.name.clone()),
         port: Some(target(port)),
-        protocol: Some("TCP".to_owned()),
+        protocol: Some(port.protocol.as_str().to_owned()),
         ..EndpointPort::default()
     }
 }

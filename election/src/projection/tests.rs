@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bellwether_api::election::{
     Candidate, Dialect, DialectType, EnsembleRef, Leader, LeaseProjection, OnStale,
-    PodLabelsProjection, ProjectedPort, Projections, Reason, ServiceProjection,
+    PodLabelsProjection, PortProtocol, ProjectedPort, Projections, Reason, ServiceProjection,
 };
 use bellwether_api::labels::FENCING_TOKEN;
 use bellwether_api::{LeaderElection, LeaderElectionSpec, LeaderElectionStatus};
@@ -37,8 +37,9 @@ fn projections() -> Projections {
                 name: "http".to_owned(),
                 port: 80,
                 target_port: Some(8080),
+                ..ProjectedPort::default()
             }],
-            on_stale: OnStale::Keep,
+            ..ServiceProjection::default()
         }),
         pod_labels: Some(PodLabelsProjection::default()),
     }
@@ -66,6 +67,7 @@ fn subject(projections: Projections, status: LeaderElectionStatus) -> Subject {
         status: Arc::new(status),
         owned: None,
         is_confirmed: true,
+        is_outlived: false,
     }
 }
 

@@ -8,7 +8,7 @@ use bellwether_api::LeaderElection;
 use bellwether_api::election::{LeaderElectionStatus, Reason};
 use bellwether_election::permissions::Permissions;
 use bellwether_election::projection::{
-    Binder, CandidatePods, Failure, Projection, Subject, believed, candidate_pods, report,
+    Binder, CandidatePods, Failure, Projection, Subject, believed, candidate_pods, kept, report,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -153,7 +153,22 @@ impl Entry {
             status: self.status.clone()?,
             owned: self.owned,
             is_confirmed: until.is_none_or(|until| now < until),
+            is_outlived: self.kept_until(now).is_some_and(|until| until <= now),
         })
+    }
+
+    /// Until when the leader's address is kept without the leader being read; `None` without a limit. What an operator
+    /// before this one did not see counts, too, as the status says.
+    fn kept_until(&self, now: Instant) -> Option<Instant> {
+        let kept = kept(&self.object.spec)?;
+        let unseen = self.status.as_ref().and_then(|status| {
+            let end = status.stale_since.as_ref()?.0.checked_add(kept).ok()?;
+            let left = Duration::try_from(end.duration_since(Timestamp::now()));
+            Some(now + left.unwrap_or_default())
+        });
+        let kept = Duration::try_from(kept).ok()?;
+        let unread = self.sighting.as_ref().map(|sighting| sighting.until(kept));
+        unread.into_iter().chain(unseen).min()
     }
 
     /// Until when what was read of the leader is believed; `None` if nothing limits that.
@@ -162,11 +177,14 @@ impl Entry {
         Some(self.sighting.as_ref()?.until(believed))
     }
 
-    /// When the leader is not believed any more unless it is read again before.
+    /// When the leader is not believed any more unless it is read again before, or its address is not kept any more.
     pub(super) fn doubt(&self, now: Instant) -> Option<Instant> {
         let leads = self.subject(now)?;
-        leads.leader().filter(|_| !leads.is_stale())?;
-        self.believed_until()
+        leads.leader()?;
+        match leads.is_stale() {
+            false => self.believed_until(),
+            true => self.kept_until(now).filter(|until| *until > now),
+        }
     }
 
     /// The report to the writer, if it differs from the last one.

@@ -94,6 +94,56 @@ fn without_sight_the_address_stays_or_goes_as_the_spec_says() {
 }
 
 #[test]
+fn an_address_without_sight_goes_when_its_time_is_over() {
+    let pods = pods(&["a"]);
+    let live = after(None, slice_for(queue(&["a"]), OnStale::Keep, &pods, None)).unwrap();
+    let mut blind = subject(projections(), stale(queue(&["a"])));
+    blind.is_outlived = true;
+    let projection = blind.spec().projections.clone().unwrap().service.unwrap();
+    let service = after(None, service(&blind, &projection, None)).unwrap();
+    let candidate_pods = candidate_pods(&blind, &Binder::default(), &pods);
+    let of = SliceOf {
+        service: &service,
+        pod: candidate_pods.pod.as_ref(),
+    };
+    let step = slice(&blind, &projection, of, Some(&live));
+    assert_eq!(addresses(&after(Some(&live), step).unwrap()), [""; 0]);
+}
+
+#[test]
+fn a_service_has_what_the_spec_asks_for_and_is_made_anew_for_another_kind_of_address() {
+    let mut projections = projections();
+    let projection = projections.service.as_mut().unwrap();
+    projection.headless = true;
+    projection.annotations = BTreeMap::from([("team".to_owned(), "blue".to_owned())]);
+    projection.ports[0].protocol = PortProtocol::Udp;
+    let projection = projection.clone();
+    let subject = subject(projections, queue(&["a"]));
+    let mut live = after(None, service(&subject, &projection, None)).unwrap();
+    let spec = live.spec.clone().unwrap();
+    assert_eq!(spec.cluster_ip.as_deref(), Some("None"));
+    assert_eq!(spec.ports.unwrap()[0].protocol.as_deref(), Some("UDP"));
+    let annotations = live.metadata.annotations.as_mut().unwrap();
+    assert_eq!(annotations["team"], "blue");
+    // What somebody else notes there stays.
+    annotations.insert("note".to_owned(), "x".to_owned());
+    assert_eq!(service(&subject, &projection, Some(&live)), Step::Nothing);
+    let plain = ServiceProjection {
+        annotations: BTreeMap::new(),
+        ..projection.clone()
+    };
+    let step = service(&subject, &plain, Some(&live));
+    let plain = after(Some(&live), step).unwrap();
+    let left = BTreeMap::from([("note".to_owned(), "x".to_owned())]);
+    assert_eq!(plain.metadata.annotations, Some(left));
+    let other = ServiceProjection {
+        headless: false,
+        ..projection
+    };
+    assert_eq!(service(&subject, &other, Some(&live)), Step::Delete);
+}
+
+#[test]
 fn the_endpoint_is_as_ready_as_the_pod() {
     let conditions = |ready, terminating| {
         let mut pods = Pods::new("shop");
