@@ -258,10 +258,15 @@ fn tell_projection(
         }
     };
     if !is_same {
+        // What failed for the leader before fails for this one, as far as anybody knows.
+        let fails = |condition: &Condition| {
+            condition.status == "False" && condition.type_ == ConditionType::Projected.as_str()
+        };
+        let (failed, known): (Vec<_>, Vec<_>) = known.into_iter().partition(fails);
         let types = known.iter().map(|condition| condition.type_.as_str());
         let following = following(types, shown(new));
         let following = merge_conditions(&old.conditions, following, generation, now);
-        new.conditions.extend(following);
+        new.conditions.extend(following.into_iter().chain(failed));
         return;
     }
     new.conditions.extend(known);

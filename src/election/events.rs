@@ -1,7 +1,7 @@
 //! Events about elections: what changed between two statuses.
 
 use bellwether_api::LeaderElectionStatus;
-use bellwether_api::election::ConditionType;
+use bellwether_api::election::{ConditionType, Reason};
 use bellwether_api::events::EventReason;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::{Event, EventType};
@@ -83,7 +83,11 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
 fn failed_projection(status: &LeaderElectionStatus) -> Option<&Condition> {
     let projected = ConditionType::Projected.as_str();
     let mut conditions = status.conditions.iter();
-    conditions.find(|condition| condition.type_ == projected && condition.status == "False")
+    // For a moment after each change of the leader its projections show the one before: nothing failed.
+    let is_moment = |condition: &Condition| condition.reason == Reason::Following.as_str();
+    conditions.find(|condition| {
+        condition.type_ == projected && condition.status == "False" && !is_moment(condition)
+    })
 }
 
 fn event(type_: EventType, reason: EventReason, action: &str, mut note: String) -> Event {

@@ -97,7 +97,7 @@ pub struct ServiceProjection {
 
     /// Annotations of the Service. Others that it has stay.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(extend("maxProperties" = 32))]
     #[x_kube(validation = Rule::new("self.all(key, !key.startsWith('zookeeper.bellwether.dev/'))").message("annotations of the prefix zookeeper.bellwether.dev are the operator's: take them out"))]
     pub annotations: BTreeMap<String, String>,
 

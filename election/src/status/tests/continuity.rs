@@ -157,6 +157,14 @@ fn projections_of_another_leader_are_not_told_of_this_one() {
     let next = told(&b, Some(&of_a), Some(&led));
     let of_b = projected(next.leader.as_ref());
     assert_eq!(words(&told(&b, Some(&of_b), Some(&next))), of("pod-of-b"));
+    // What failed for a is told until it is known whether it fails for b.
+    let mut failed = of_a.clone();
+    failed.conditions[1].status = ConditionStatus::False;
+    let failing = told(&a, Some(&failed), Some(&led));
+    assert_eq!(
+        words(&told(&b, Some(&failed), Some(&failing)))[1],
+        "False/UpToDate"
+    );
     let gone = told(&missing(&spec), Some(&projected(None)), Some(&led));
     assert_eq!(
         words(&gone),
