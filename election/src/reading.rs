@@ -450,9 +450,9 @@ fn first_of_all(rules: &Rules, candidates: &[RankedCandidate], count: usize) -> 
 
 /// Who leads where the leader registers itself.
 ///
-/// Where a library decides by the queue, a registration outlives the leadership of a client that lost its place in the
-/// queue and kept its session, such as Flink's `connection_info`. It counts for nobody while its session waits behind the
-/// first candidate. A session that has no candidate is believed: the application may register with another one.
+/// Where a library decides by the queue, a client that loses its place in the queue and keeps its session leaves its
+/// registration behind, such as Flink's `connection_info`. The registration is ignored while its session waits behind the
+/// first candidate. A session that has no candidate is believed: the application may register with another session.
 fn registered(
     rules: &Rules,
     registration: &Registration,

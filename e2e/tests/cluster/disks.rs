@@ -336,8 +336,8 @@ pub(crate) fn a_member_whose_disk_is_broken_is_replaced_on_request(world: &World
         world.run(&["get", &name, "-o", uid])
     };
     let old = claim()?;
-    // ZooKeeper reads the epoch when it starts, and exits over one that is no number. The server ends in the background:
-    // its container's end would end the command, too.
+    // ZooKeeper reads the epoch when it starts, and exits if that is no number. The server ends in the background, since the
+    // end of its container would end the command, too.
     let spoil = "echo x > /data/version-2/currentEpoch; (sleep 1; kill -TERM 1) > /dev/null 2>&1 &";
     let exec = ["exec", &broken, "-c", "zookeeper", "--", "sh", "-c"];
     world.run(&[&exec[..], &[spoil]].concat())?;

@@ -37,15 +37,16 @@ pub(super) fn recorded(
     history
 }
 
-/// How many leaders within [`FLAPPING_WITHIN`] are told as flapping. Nobody who leads in between takes half of the
-/// [`LENGTH`] of the history, and an election that flaps on is written once in four seconds.
+/// How many leaders within [`FLAPPING_WITHIN`] are told as flapping. No more than these fit into the [`LENGTH`] of the
+/// history if nobody leads between two of them. An election that goes on flapping is written once in four seconds, so that
+/// such a history spans up to 32 s.
 const FLAPPING: usize = 5;
 const FLAPPING_WITHIN: SignedDuration = SignedDuration::from_secs(40);
 
 /// Until when an election with this history counts as one whose leader changes again and again; `None` if it never did.
 pub(super) fn flaps_until(history: &[Transition]) -> Option<Timestamp> {
-    let led = history.iter().filter(|change| change.identity.is_some());
-    let first = led.clone().nth(FLAPPING - 1)?.time.0;
+    let mut led = history.iter().filter(|change| change.identity.is_some());
+    let first = led.nth(FLAPPING - 1)?.time.0;
     let last = history.first()?.time.0;
     let is_dense = last.duration_since(first) <= FLAPPING_WITHIN;
     is_dense.then(|| last.checked_add(FLAPPING_WITHIN).unwrap_or(Timestamp::MAX))

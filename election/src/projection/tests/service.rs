@@ -125,7 +125,7 @@ fn a_service_has_what_the_spec_asks_for_and_is_made_anew_for_another_kind_of_add
     assert_eq!(spec.ports.unwrap()[0].protocol.as_deref(), Some("UDP"));
     let annotations = live.metadata.annotations.as_mut().unwrap();
     assert_eq!(annotations["team"], "blue");
-    // What somebody else notes there stays.
+    // An annotation of somebody else stays.
     annotations.insert("note".to_owned(), "x".to_owned());
     assert_eq!(service(&subject, &projection, Some(&live)), Step::Nothing);
     let plain = ServiceProjection {

@@ -77,13 +77,19 @@ fn a_term_that_was_interrupted_has_the_leader_of_before() {
     assert_eq!(last.previous_leader.unwrap().identity, "b");
 }
 
-#[test]
-fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one() {
+/// An election whose leader's pod is labelled.
+fn labelling() -> LeaderElectionSpec {
     let mut spec = spec(None);
     spec.projections = Some(Box::new(Projections {
         pod_labels: Some(PodLabelsProjection::default()),
         ..Projections::default()
     }));
+    spec
+}
+
+#[test]
+fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one() {
+    let spec = labelling();
     let seen = queue(&spec, &[("a", 1)], &[]);
     let projected = Projection {
         conditions: vec![words::condition(
@@ -110,11 +116,7 @@ fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one(
 
 #[test]
 fn projections_of_another_leader_are_not_told_of_this_one() {
-    let mut spec = spec(None);
-    spec.projections = Some(Box::new(Projections {
-        pod_labels: Some(PodLabelsProjection::default()),
-        ..Projections::default()
-    }));
+    let spec = labelling();
     let projected = |leader: Option<&Leader>| Projection {
         node: leader.map(|leader| leader.node.clone()),
         token: leader.and_then(|leader| leader.fencing_token.clone()),
