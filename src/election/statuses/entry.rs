@@ -19,7 +19,7 @@ use super::super::sighting::Sighting;
 
 /// How often one status may be written: what is urgent so many times in a row, and then, as anything
 /// else, once in this time.
-const BURST: u32 = 8;
+const BURST: u32 = 4;
 const GAP: Duration = Duration::from_secs(1);
 
 /// The status that an object should have.
