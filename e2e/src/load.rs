@@ -60,16 +60,17 @@ impl<'w> Load<'w> {
     /// Starts both, and waits until the first writes are acknowledged. `largest` is the largest
     /// size that the ensemble is going to have.
     pub fn start(clients: Clients<'w>, ensemble: Ensemble<'w>, largest: u16) -> Result<Self> {
-        Self::start_many(clients, ensemble, largest, 1, "0.25")
+        // A dozen tests share a machine: more writes a second would prove no more and slow all of them.
+        Self::start_many(clients, ensemble, largest, (1, "30"), "0.25")
     }
 
-    /// The same with several writers, each on a connection of its own, and with roles sampled every
-    /// `interval` seconds.
+    /// The same with several writers, each on a connection of its own and with so many writes a second at most, and with
+    /// roles sampled every `interval` seconds.
     pub fn start_many(
         clients: Clients<'w>,
         ensemble: Ensemble<'w>,
         largest: u16,
-        writers: u32,
+        (writers, rate): (u32, &str),
         interval: &str,
     ) -> Result<Self> {
         let members = clients.hosts(&ensemble.members(largest));
@@ -79,7 +80,7 @@ impl<'w> Load<'w> {
         let mut started = Vec::new();
         for writer in 0..writers {
             let (out, first) = (record(writer), (writer * NUMBERS).to_string());
-            let arguments = ["--hosts", &service, "--path", PATH];
+            let arguments = ["--hosts", &service, "--path", PATH, "--rate", rate];
             let arguments = [&arguments[..], &["--out", &out, "--first", &first]].concat();
             started.push(clients.python(&format!("writer-{writer}"), "writer.py", &arguments)?);
         }

@@ -28,6 +28,8 @@ const NOTABLE: f64 = 0.3;
 /// How many clients write, each on a connection of its own: with few, it would be luck whether all
 /// of them are connected to the member that restarts.
 const WRITERS: u32 = 4;
+/// How many writes a second each of them sends at most.
+const RATE: &str = "100";
 
 /// What one run came to.
 #[derive(Clone, Debug)]
@@ -98,7 +100,7 @@ impl<'w> Subject<'w> {
                 Ensemble::new(world, NAME)
             }
         };
-        let load = Load::start_many(clients, ensemble, largest, WRITERS, SAMPLING)?;
+        let load = Load::start_many(clients, ensemble, largest, (WRITERS, RATE), SAMPLING)?;
         let subject = Self {
             world,
             way,
