@@ -190,7 +190,8 @@ impl Mirror {
             // Short-lived futures are boxed: of the thousands of mirrors most wait, and need no room for
             // them.
             let path = self.spec.path.clone();
-            let read = reader.read(rules).instrument(noticed.reading());
+            let read = reader.read(rules, self.newest);
+            let read = read.instrument(noticed.reading());
             let read = Box::pin(timeout(READ_PATIENCE, read)).await;
             match read.unwrap_or(Err(ReadError::Slow { path })) {
                 Ok(mut reading) => {

@@ -86,6 +86,8 @@ pub(super) struct Reader {
     znodes: HashMap<String, CandidateNode>,
     /// The newest transaction that the members reflect.
     newest_member: i64,
+    /// The newest transaction that was reported.
+    reported: i64,
     /// The acknowledgement outside of the children, valid while `acknowledgement_watch` is set.
     acknowledgement: Acknowledgement,
     /// How the leader registered itself.
@@ -111,6 +113,7 @@ impl Reader {
             parent: NodeStat::default(),
             znodes: HashMap::new(),
             newest_member: 0,
+            reported: 0,
             acknowledgement: Acknowledgement::Absent,
             registration: Single::default(),
             main: Watch::default(),
@@ -167,8 +170,13 @@ impl Reader {
     /// Reads what may have changed since the last read, and sets the watches that have fired.
     ///
     /// A failed read leaves its watch unset, so the next one reads the same again. If the rules
-    /// leave the dialect open, what is read decides it.
-    pub(super) async fn read(&mut self, rules: &mut Rules) -> Result<Box<Reading>, ReadError> {
+    /// leave the dialect open, what is read decides it. `reported` is the newest transaction that was reported so far.
+    pub(super) async fn read(
+        &mut self,
+        rules: &mut Rules,
+        reported: i64,
+    ) -> Result<Box<Reading>, ReadError> {
+        self.reported = reported;
         let snapshot = match rules.place() {
             Place::Node => self.read_node(rules).await?,
             Place::Queue | Place::Unknown => self.read_queue(rules).await?,
@@ -219,12 +227,23 @@ impl Reader {
 
     /// Watches for the election's path to be created. `None` if it exists by now.
     async fn read_missing(&mut self, path: &str) -> Result<Option<Snapshot>, ReadError> {
-        let Some((watcher, zxid)) = watch_absent(&self.client, path).await? else {
+        let Some((mut watcher, mut zxid)) = watch_absent(&self.client, path).await? else {
             return Ok(None);
         };
+        if zxid.is_none() {
+            // Nothing says how old this absence is. Of a server that has caught up with the ensemble's leader, it is as new
+            // as all that was reported.
+            self.sync(path).await?;
+            (watcher, zxid) = match watch_absent(&self.client, path).await? {
+                Some((watcher, _)) => (watcher, Some(self.reported)),
+                None => return Ok(None),
+            };
+        }
         self.forget();
         self.main.set(watcher);
-        Ok(Some(Snapshot::Missing { zxid }))
+        Ok(Some(Snapshot::Missing {
+            zxid: zxid.unwrap_or_default(),
+        }))
     }
 }
 

@@ -39,6 +39,8 @@ struct Zoo {
     is_closed: Mutex<bool>,
     /// It answers all but requests for data.
     is_silent: Mutex<bool>,
+    /// The ACL of the root hides what it is.
+    hides_root: Mutex<bool>,
     /// The children of every path.
     children: Mutex<Vec<String>>,
     /// How often the mirror found the leader's node missing and set a watch for it.
@@ -90,6 +92,9 @@ impl Zoo {
 
     fn read(&self, path: &str, with_data: bool) -> (i32, Vec<u8>) {
         if *self.is_closed.lock().unwrap() && with_data {
+            return (NO_AUTH, Vec::new());
+        }
+        if *self.hides_root.lock().unwrap() && path == "/" {
             return (NO_AUTH, Vec::new());
         }
         let root = Node {
@@ -326,4 +331,19 @@ async fn a_lease_that_is_renewed_is_not_told_as_lost_and_one_that_goes_is() {
     bench.zoo.delete();
     bench.zoo.event(DELETED).await;
     assert_eq!(bench.next().await, "nobody");
+}
+
+#[tokio::test]
+async fn a_leader_below_a_hidden_node_is_told_to_be_gone_as_soon_as_the_server_is_known_not_to_lag()
+{
+    let mut bench = Bench::new(json!({"type": "SingleText"}), Value::Null).await;
+    *bench.zoo.hides_root.lock().unwrap() = true;
+    bench.zoo.put(5, 1, "a".to_owned());
+    while bench.next().await != "a" {}
+    let misses = bench.zoo.misses.subscribe();
+    bench.zoo.delete();
+    bench.zoo.event(DELETED).await;
+    assert_eq!(bench.next().await, "nobody");
+    // Once before the sync and once after it.
+    assert_eq!(*misses.borrow(), 2);
 }

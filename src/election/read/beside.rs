@@ -99,7 +99,7 @@ impl Beside {
                     if let Some((watcher, zxid)) = watch_absent(client, path).await? {
                         self.others_watch.set(watcher);
                         self.others = OtherCandidates {
-                            zxid,
+                            zxid: zxid.unwrap_or_default(),
                             ..OtherCandidates::default()
                         };
                     }

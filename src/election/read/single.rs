@@ -51,7 +51,7 @@ impl<T> Single<T> {
                     if let Some((watcher, zxid)) = watch_absent(client, path).await? {
                         self.watch.set(watcher);
                         self.content = None;
-                        self.zxid = zxid;
+                        self.zxid = zxid.unwrap_or_default();
                     }
                 }
                 Err(error) => return Err(failed(path, error)),
@@ -65,13 +65,14 @@ impl<T> Single<T> {
 }
 
 /// Watches for a path to be created, and returns the newest transaction that the nearest ancestor
-/// reflects: the deletion of the path changed that ancestor. `None` if the path exists by now.
+/// reflects: the deletion of the path changed that ancestor. `None` instead of that transaction if the ACL hides the
+/// ancestor. `None` if the path exists by now.
 ///
 /// The watch needs no ancestor to exist.
 pub(super) async fn watch_absent(
     client: &Client,
     path: &str,
-) -> Result<Option<(OneshotWatcher, i64)>, ReadError> {
+) -> Result<Option<(OneshotWatcher, Option<i64>)>, ReadError> {
     let answer = client.check_and_watch_stat(path).await;
     let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
     if stat.is_some() {
@@ -80,8 +81,9 @@ pub(super) async fn watch_absent(
     Ok(Some((watcher, zxid_above(client, path).await?)))
 }
 
-/// The newest transaction that the nearest existing node above a path reflects.
-async fn zxid_above(client: &Client, path: &str) -> Result<i64, ReadError> {
+/// The newest transaction that the nearest existing node above a path reflects; `None` if its ACL hides that node, which it
+/// does since 3.8.4 and 3.9.2 (ZOOKEEPER-2590).
+async fn zxid_above(client: &Client, path: &str) -> Result<Option<i64>, ReadError> {
     let mut ancestor = path;
     while let Some((parent, _)) = ancestor.rsplit_once('/') {
         ancestor = parent;
@@ -89,11 +91,12 @@ async fn zxid_above(client: &Client, path: &str) -> Result<i64, ReadError> {
         match client.check_stat(path).await {
             Ok(Some(stat)) => {
                 let stat = node_stat(&stat);
-                return Ok(stat.czxid.max(stat.pzxid));
+                return Ok(Some(stat.czxid.max(stat.pzxid)));
             }
-            Ok(None) | Err(zookeeper_client::Error::NoAuth) => {}
+            Ok(None) => {}
+            Err(zookeeper_client::Error::NoAuth) => return Ok(None),
             Err(error) => return Err(failed(path, error)),
         }
     }
-    Ok(0)
+    Ok(Some(0))
 }
