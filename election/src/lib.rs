@@ -29,6 +29,7 @@ pub mod limits;
 pub mod permissions;
 pub mod projection;
 mod reading;
+pub mod rollout;
 mod rules;
 mod status;
 mod words;
