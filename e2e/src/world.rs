@@ -176,6 +176,18 @@ impl World {
         Ok(())
     }
 
+    /// The operator's processes: the uid of each pod and how often its container was started again.
+    ///
+    /// # Errors
+    /// When kubectl fails.
+    pub fn operators(&self) -> Result<String> {
+        let process = "{.metadata.uid} {.status.containerStatuses[*].restartCount}";
+        let all = format!("jsonpath={{range .items[*]}}{process}{{\"\\n\"}}{{end}}");
+        let label = "app.kubernetes.io/name=bellwether";
+        let pods = ["-n", OPERATOR_NAMESPACE, "get", "pods", "-l", label];
+        self.kubectl.run(&[&pods[..], &["-o", &all]].concat())
+    }
+
     /// Waits until every operator pod is ready.
     pub fn wait_operator(&self) -> Result<()> {
         let namespace = OPERATOR_NAMESPACE;

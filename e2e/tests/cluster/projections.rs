@@ -277,6 +277,7 @@ pub(crate) fn a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind(
     });
     world.apply(&foreign)?;
     let before = get(world, "lease", "taken").map_err(anyhow::Error::msg)?;
+    let operators = world.operators()?;
     world.apply(&manifest(
         "greedy",
         path,
@@ -289,6 +290,7 @@ pub(crate) fn a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind(
         sentence.contains("Lease taken") && sentence.contains("choose another name"),
         "{sentence}"
     );
+    // An event that is not sent yet is lost with the operator, which other tests kill.
     let events = until("an event tells it, too", PATIENCE, || {
         let all = [
             "get",
@@ -299,11 +301,13 @@ pub(crate) fn a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind(
             "reason=ProjectionFailed",
         ];
         let events = world.run(&all).map_err(|e| e.to_string())?;
-        (!events.is_empty())
+        let is_told = !events.is_empty();
+        let is_other = world.operators().map_err(|e| e.to_string())? != operators;
+        (is_told || is_other)
             .then_some(events)
             .ok_or("there is none".to_owned())
     })?;
-    ensure!(events.lines().count() == 1, "told more than once: {events}");
+    ensure!(events.lines().count() <= 1, "told more than once: {events}");
     world.run(&["delete", "le", "greedy"])?;
 
     // Another leader is another holder.
