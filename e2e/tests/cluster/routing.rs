@@ -404,6 +404,11 @@ pub(crate) fn a_service_without_sight_keeps_its_leader_or_reaches_nobody(
     for slice in ["keep-leader", "remove-leader"] {
         wait_object(world, "endpointslice", slice, reached)?;
     }
+    // An operator that takes over knows by the status who led, and tests beside this one kill the operator.
+    for name in ["keep", "remove"] {
+        let election = world.election_handle(name);
+        election.wait_condition("Projected", "True", "UpToDate")?;
+    }
 
     world.run(&["delete", "zke", "main", "--wait=false"])?;
     for name in ["keep", "remove"] {
