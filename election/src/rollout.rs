@@ -9,13 +9,14 @@
 //!    being replaced, and no more than `max_unavailable` pods are replaced at a time. So a broken image stops after so many
 //!    followers, while the leader runs the revision before.
 //! 3. A pod of an older revision that is ready goes only while fewer than `max_unavailable` others are unavailable. One that
-//!    is not ready goes first and without that condition: it serves nobody, and after an undone rollout it is what has to go.
-//! 4. While it is not known who leads, nobody goes.
+//!    is not ready goes first and without that condition: it serves no requests, and after an undone rollout it is the pod to
+//!    replace.
+//! 4. While it is not known who leads, no pod is evicted.
 
 use std::time::Duration;
 
-/// For how long nobody may lead before that counts as the rule and not as a change of the leader: an application that has no
-/// elections yet must be able to get them.
+/// A time without a leader that is shorter than this counts as a change of the leader, which is waited for. After it the pods
+/// are replaced in the ordinary order: a revision that elects nobody must be replaceable by one that does.
 pub const HANDOVER: Duration = Duration::from_secs(30);
 
 /// A workload whose pods are replaced.
@@ -57,7 +58,7 @@ pub enum Leadership {
     Pod(String),
     /// A candidate in a pod that does not belong to the workload.
     Elsewhere,
-    /// Nobody, for so long.
+    /// No candidate leads, for so long.
     Nobody(Duration),
     /// A candidate whose pod is not known, for so long.
     Unbound(Duration),
@@ -87,7 +88,7 @@ pub enum Wait {
     Sight,
     /// A leader leads whose pod is not known.
     Binding,
-    /// Nobody leads, which usually takes a moment.
+    /// No candidate leads; the next one usually does after a moment.
     Leader,
     /// So many pods do not exist.
     Creation(usize),
@@ -151,7 +152,7 @@ pub fn step(workload: &Workload, pods: &[WorkloadPod], leadership: &Leadership) 
     }
 }
 
-/// Whom the order follows: the leader's pod, or nobody where the order does not matter.
+/// Where the leader is: in this pod, or in none of the workload.
 #[derive(Clone, Copy)]
 enum Followed<'l> {
     Pod(&'l str),

@@ -227,22 +227,20 @@ impl Reader {
 
     /// Watches for the election's path to be created. `None` if it exists by now.
     async fn read_missing(&mut self, path: &str) -> Result<Option<Snapshot>, ReadError> {
-        let Some((mut watcher, mut zxid)) = watch_absent(&self.client, path).await? else {
-            return Ok(None);
-        };
-        if zxid.is_none() {
+        let mut absent = watch_absent(&self.client, path).await?;
+        if let Some((_, None)) = absent {
             // Nothing says how old this absence is. Of a server that has caught up with the ensemble's leader, it is as new
             // as all that was reported.
             self.sync(path).await?;
-            (watcher, zxid) = match watch_absent(&self.client, path).await? {
-                Some((watcher, _)) => (watcher, Some(self.reported)),
-                None => return Ok(None),
-            };
+            absent = watch_absent(&self.client, path).await?;
         }
+        let Some((watcher, zxid)) = absent else {
+            return Ok(None);
+        };
         self.forget();
         self.main.set(watcher);
         Ok(Some(Snapshot::Missing {
-            zxid: zxid.unwrap_or_default(),
+            zxid: zxid.unwrap_or(self.reported),
         }))
     }
 }

@@ -25,7 +25,7 @@ pub fn cargo(subcommand: &str) -> Result<Command> {
         .args(["--target", &target])
         .current_dir(root())
         .env(flags_variable(&target), STATIC);
-    // Who compiles once and throws it away has no use for what speeds the next time.
+    // CI compiles once, so what speeds the next compilation would be written for nothing.
     if env::var_os("CI").is_some() {
         command.env("CARGO_INCREMENTAL", "0");
     }

@@ -301,11 +301,10 @@ pub(crate) fn a_lease_follows_the_leader_and_expires_when_the_mirror_is_blind(
             "reason=ProjectionFailed",
         ];
         let events = world.run(&all).map_err(|e| e.to_string())?;
-        let is_told = !events.is_empty();
-        let is_other = world.operators().map_err(|e| e.to_string())? != operators;
-        (is_told || is_other)
-            .then_some(events)
-            .ok_or("there is none".to_owned())
+        if !events.is_empty() || world.operators().map_err(|e| e.to_string())? != operators {
+            return Ok(events);
+        }
+        Err("there is none".to_owned())
     })?;
     ensure!(events.lines().count() <= 1, "told more than once: {events}");
     world.run(&["delete", "le", "greedy"])?;
