@@ -34,6 +34,10 @@ if os.environ.get("SASL_NAME"):
         "password": os.environ["SASL_PASSWORD"],
     }
 
+# The session timeout in seconds, unless a test asks for another one. A machine that pauses for a few seconds must not end
+# the session of a candidate: the queue would have another order than the test made.
+SESSION = 10.0
+
 stop = threading.Event()
 _print_lock = threading.Lock()
 
@@ -61,7 +65,7 @@ def started(**fields):
     say("started", pid=os.getpid(), host=socket.gethostname(), **fields)
 
 
-def connect(hosts, timeout=6.0, patience=60.0):
+def connect(hosts, timeout=SESSION, patience=60.0):
     """A connected client that reports how its connection fares."""
     client = KazooClient(
         hosts=hosts,

@@ -20,7 +20,7 @@ def main():
         action="store_true",
         help="create twice, as after a lost reply that was not looked into: the mistake to show",
     )
-    parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
+    parser.add_argument("--timeout", type=float, default=common.SESSION, help="session timeout in seconds")
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)

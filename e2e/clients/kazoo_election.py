@@ -3,6 +3,7 @@
 import argparse
 import threading
 
+from kazoo.client import KazooState
 from kazoo.exceptions import KazooException
 
 import common
@@ -14,17 +15,24 @@ def main():
     parser.add_argument("--hosts", required=True)
     parser.add_argument("--path", required=True)
     parser.add_argument("--id", required=True)
-    parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
+    parser.add_argument("--timeout", type=float, default=common.SESSION, help="session timeout in seconds")
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)
     election = client.Election(arguments.path, arguments.id)
     leading = threading.Event()
 
+    def leave(state):
+        # With the session the candidacy is gone, and kazoo leaves it to the application to notice.
+        if state == KazooState.LOST:
+            leading.clear()
+
+    client.add_listener(leave)
+
     def lead():
         leading.set()
         say("leader", id=arguments.id)
-        while not stop.wait(0.1):
+        while leading.is_set() and not stop.wait(0.1):
             pass
         leading.clear()
 

@@ -14,7 +14,7 @@ def main():
     parser.add_argument("--hosts", required=True)
     parser.add_argument("--path", required=True)
     parser.add_argument("--id", required=True)
-    parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
+    parser.add_argument("--timeout", type=float, default=common.SESSION, help="session timeout in seconds")
     parser.add_argument(
         "--persistent", action="store_true", help="wait with a node that outlives the session"
     )

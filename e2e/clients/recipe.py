@@ -21,7 +21,7 @@ def main():
     parser.add_argument("--id", required=True)
     parser.add_argument("--acknowledgement", help="path of the acknowledgement node")
     parser.add_argument("--acknowledge-when", help="a file that must exist first")
-    parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
+    parser.add_argument("--timeout", type=float, default=common.SESSION, help="session timeout in seconds")
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)

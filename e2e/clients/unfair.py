@@ -17,7 +17,7 @@ def main():
     parser.add_argument("--hosts", required=True)
     parser.add_argument("--path", default="/zkroot/leader")
     parser.add_argument("--id", required=True)
-    parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
+    parser.add_argument("--timeout", type=float, default=common.SESSION, help="session timeout in seconds")
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)

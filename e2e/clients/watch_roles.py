@@ -43,8 +43,10 @@ def dial(host, port, timeout):
 
 
 def ask(host, port, timeout=1.0):
+    """The member's mode, its zxid, and the address that answered, which tells one pod of a name from the next."""
     with dial(host, port, timeout) as connection:
         connection.settimeout(timeout)
+        address = connection.getpeername()[0]
         connection.sendall(b"srvr")
         answer = b""
         while len(answer) < 65536:
@@ -58,7 +60,7 @@ def ask(host, port, timeout=1.0):
             mode = line[6:].strip()
         if line.startswith("Zxid: "):
             zxid = int(line[6:].strip(), 16)
-    return mode or "looking", zxid
+    return mode or "looking", zxid, address
 
 
 def follow(member, interval):
@@ -67,16 +69,17 @@ def follow(member, interval):
     while not stop.is_set():
         sent = time.time()
         try:
-            mode, zxid = ask(host, int(port))
+            mode, zxid, address = ask(host, int(port))
         except (OSError, ValueError):
-            mode, zxid = "down", None
+            mode, zxid, address = "down", None, None
         answered = time.time()
         with lock:
             member.samples.append((sent, answered, mode, zxid))
         epoch = zxid >> 32 if zxid is not None else None
-        if (mode, epoch) != last:
-            last = (mode, epoch)
-            say("role", member=member.name, role=mode, epoch=epoch, sent=round(sent, 4))
+        if (mode, epoch, address) != last:
+            last = (mode, epoch, address)
+            told = {"member": member.name, "address": address, "role": mode, "epoch": epoch}
+            say("role", sent=round(sent, 4), **told)
         stop.wait(max(0.0, interval - (answered - sent)))
 
 

@@ -36,7 +36,7 @@ def main():
         "--reader",
         help="who alone may read them: digest:NAME:PASSWORD or SCHEME:ID (default: everybody)",
     )
-    parser.add_argument("--timeout", type=float, default=6.0, help="session timeout in seconds")
+    parser.add_argument("--timeout", type=float, default=common.SESSION, help="session timeout in seconds")
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)

@@ -299,6 +299,17 @@ impl Client<'_> {
             .clone()
     }
 
+    /// Its last lines, and what it said on standard error.
+    pub(crate) fn last_words(&self) -> String {
+        let lines = self.lines();
+        let last: Vec<String> = lines[lines.len().saturating_sub(5)..]
+            .iter()
+            .map(Value::to_string)
+            .collect();
+        let noise = self.noise.lock().unwrap_or_else(PoisonError::into_inner);
+        format!("{}: {} {noise}", self.id, last.join(" "))
+    }
+
     /// The first line with this event.
     pub fn event(&self, event: &str) -> Option<Value> {
         self.lines().into_iter().find(|line| line["event"] == event)

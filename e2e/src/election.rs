@@ -125,7 +125,10 @@ impl<'w> Election<'w> {
                 return Err(format!("Synced is {synced:?}"));
             }
             if queue.len() != count {
-                return Err(format!("the status lists {queue:?}"));
+                let said: Vec<String> = clients.iter().map(|c| c.last_words()).collect();
+                return Err(format!(
+                    "the status lists {queue:?}; the clients said {said:?}"
+                ));
             }
             // Until the session of a killed leader ends, everybody still agrees on it.
             let known = |id: &String| clients.iter().any(|c| c.id() == id);

@@ -15,9 +15,21 @@ fn pause(looks: u32) -> Duration {
     (INTERVAL + INTERVAL * (looks / 8)).min(LONGEST_INTERVAL)
 }
 
+/// The shortest deadline: on a machine that has much else to do, everything may take minutes. A deadline says only when a
+/// test gives up.
+const LEAST: Duration = Duration::from_secs(240);
+
 /// Looks until `look` succeeds. What it says in its errors is why it is not the case *yet*; the last
-/// of them is reported when the deadline passes.
+/// of them is reported when the deadline passes, and not before four minutes.
 pub fn until<T>(
+    what: &str,
+    deadline: Duration,
+    look: impl FnMut() -> Result<T, String>,
+) -> Result<T> {
+    within(what, deadline.max(LEAST), look)
+}
+
+fn within<T>(
     what: &str,
     deadline: Duration,
     mut look: impl FnMut() -> Result<T, String>,
@@ -61,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_last_reason_is_reported_when_time_is_up() {
-        let error = until::<()>("tea", Duration::ZERO, || Err("still brewing".to_owned()));
+        let error = within::<()>("tea", Duration::ZERO, || Err("still brewing".to_owned()));
         assert_eq!(
             error.unwrap_err().to_string(),
             "not within 0 s: tea. Last: still brewing"

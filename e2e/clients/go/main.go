@@ -114,7 +114,7 @@ func main() {
 	hosts := flag.String("hosts", "", "host:port, with commas")
 	path := flag.String("path", "", "the lock's directory")
 	id := flag.String("id", "", "what the lock's node holds")
-	timeout := flag.Duration("timeout", 6*time.Second, "session timeout")
+	timeout := flag.Duration("timeout", 10*time.Second, "session timeout")
 	flag.Parse()
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
@@ -140,10 +140,15 @@ func main() {
 func run(holder, observer *zk.Conn, path, id string, stop <-chan os.Signal) {
 	var held atomic.Bool
 	go func() {
-		lock := zk.NewLock(holder, path, zk.WorldACL(zk.PermAll))
-		if err := lock.LockWithData([]byte(id)); err != nil {
-			say("failed", map[string]any{"error": err.Error()})
-			return
+		// The library gives a request up when no server has taken a connection within a second.
+		for {
+			lock := zk.NewLock(holder, path, zk.WorldACL(zk.PermAll))
+			err := lock.LockWithData([]byte(id))
+			if err == nil {
+				break
+			}
+			say("retry", map[string]any{"error": err.Error()})
+			time.Sleep(200 * time.Millisecond)
 		}
 		held.Store(true)
 		say("leader", map[string]any{"id": id})

@@ -10,7 +10,7 @@ final class Curator {
 
     /** A started client that reports how its connection fares. */
     static CuratorFramework connect(String hosts) {
-        int session = Integer.getInteger("session", 6000);
+        int session = Integer.getInteger("session", 10000);
         RetryPolicy retry = new RetryForever(200);
         CuratorFramework client = CuratorFrameworkFactory.newClient(hosts, session, 5000, retry);
         client.getConnectionStateListenable().addListener(

@@ -12,7 +12,7 @@ final class Recipes {
     /** A session, and the parent of the candidates, which the recipes expect to exist. */
     static ZooKeeper connect(String hosts, String path) throws Exception {
         CountDownLatch connected = new CountDownLatch(1);
-        ZooKeeper client = new ZooKeeper(hosts, 6000, event -> {
+        ZooKeeper client = new ZooKeeper(hosts, 10000, event -> {
             if (event.getState() == KeeperState.SyncConnected) {
                 connected.countDown();
             }

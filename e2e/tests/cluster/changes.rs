@@ -15,7 +15,7 @@ use bellwether_e2e::watch::Watch;
 use bellwether_e2e::world::{OPERATOR_NAMESPACE, World};
 use serde_json::{Value, json};
 
-use crate::page::{HOSTILE, Page};
+use crate::page::Page;
 
 /// How long one part of a change may take.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -85,15 +85,9 @@ pub(crate) fn a_version_upgrade_restarts_each_member_once_and_loses_nothing(
 pub(crate) fn a_chain_is_paused_resumed_and_turned_round(world: &World) -> Result<()> {
     let clients = world.clients()?;
     let ensemble = world.small_ensemble(3)?;
-    let hosts = ensemble.service();
-    let arguments = ["--hosts", &hosts, "--path", "/page", "--id", HOSTILE];
-    let _candidate = clients.python(HOSTILE, "kazoo_election.py", &arguments)?;
-    world.election("page", "/page", json!({ "type": "Kazoo" }))?;
     let mut page = Page::open(world)?;
     if let Some(page) = &mut page {
         page.wait_card(&["Ready", "3/3", "follower", "leader"])?;
-        page.hostile_leader(world, "page")?;
-        page.survives_a_lost_connection(world)?;
     }
     let load = Load::start(clients, ensemble, 5)?;
     ensemble.scale(5)?;

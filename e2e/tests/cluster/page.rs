@@ -7,7 +7,24 @@ use bellwether_e2e::world::World;
 use serde_json::json;
 
 /// The identity of a candidate that would run in a page that takes text for markup.
-pub(crate) const HOSTILE: &str = "<img src=x onerror=window.hacked=1>";
+const HOSTILE: &str = "<img src=x onerror=window.hacked=1>";
+
+pub(crate) fn a_hostile_leader_is_shown_as_text_and_a_lost_connection_comes_back(
+    world: &World,
+) -> Result<()> {
+    let clients = world.clients()?;
+    let hosts = world.small_ensemble(1)?.service();
+    let arguments = ["--hosts", &hosts, "--path", "/page", "--id", HOSTILE];
+    let candidate = clients.python(HOSTILE, "kazoo_election.py", &arguments)?;
+    world.election("page", "/page", json!({ "type": "Kazoo" }))?;
+    if let Some(mut page) = Page::open(world)? {
+        page.wait_card(&["Ready", "1/1", "leader"])?;
+        page.hostile_leader(world, "page")?;
+        page.survives_a_lost_connection(world)?;
+    }
+    candidate.stop()?;
+    Ok(())
+}
 
 /// A page that is open.
 pub(crate) struct Page {
@@ -64,7 +81,7 @@ impl Page {
 
     /// Opens an election as a person at a keyboard does, and checks that the identity of its leader is
     /// text and nothing else.
-    pub(crate) fn hostile_leader(&mut self, world: &World, election: &str) -> Result<()> {
+    fn hostile_leader(&mut self, world: &World, election: &str) -> Result<()> {
         let name = json!(format!("{}/{election}", world.namespace));
         let button = format!(
             "[...document.querySelectorAll('#election-list button')].find(b => b.textContent === {name})"
@@ -89,7 +106,7 @@ impl Page {
     }
 
     /// The connection ends and comes back, as when the command is started again.
-    pub(crate) fn survives_a_lost_connection(&mut self, world: &World) -> Result<()> {
+    fn survives_a_lost_connection(&mut self, world: &World) -> Result<()> {
         self.shown = None;
         let lost = "document.getElementById('old').textContent.startsWith('Connection lost since')";
         self.browser.wait(lost)?;

@@ -16,7 +16,7 @@ use zookeeper_client::{
     Acls, Client, CreateMode, LockOptions, LockPrefix, SaslOptions, TlsOptions,
 };
 
-const SESSION: Duration = Duration::from_secs(6);
+const SESSION: Duration = Duration::from_secs(10);
 /// How often the queue is looked at.
 const INTERVAL: Duration = Duration::from_millis(300);
 
