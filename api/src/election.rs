@@ -27,7 +27,8 @@ pub use dialects::DialectType;
 pub use identity::{IdentityDecoder, IdentityOptions};
 pub use projections::{
     DEFAULT_LEASE_DURATION, DEFAULT_ROLE_KEY, LeaseProjection, OnStale, PodBinding,
-    PodLabelsProjection, PortProtocol, ProjectedPort, Projections, ServiceProjection,
+    PodLabelsProjection, PortProtocol, ProjectedPort, Projections, RolloutProjection,
+    ServiceProjection, WorkloadKind, WorkloadRef,
 };
 pub use reasons::{ConditionType, Reason};
 pub use status::{
@@ -111,7 +112,7 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
 #[x_kube(validation = Rule::new("has(self.ensembleRef) != has(self.connection)").message("give either ensembleRef, for an ensemble that Bellwether runs, or connection, for one that it does not"))]
 #[x_kube(validation = Rule::new("has(self.ensembleRef) == has(oldSelf.ensembleRef)").message("ensembleRef cannot become connection or the other way: create another LeaderElection"))]
 #[x_kube(validation = Rule::new("!has(self.connection) || self.connection == null || !has(self.authentication) || self.authentication == null || (has(self.connection.tls) && self.connection.tls != null)").message("authentication beside connection needs connection.tls: a password is not sent in clear"))]
-#[x_kube(validation = Rule::new("!has(self.projections) || self.projections == null || !(has(self.projections.service) && self.projections.service != null || has(self.projections.podLabels) && self.projections.podLabels != null) || (has(self.podBinding) && self.podBinding != null && has(self.podBinding.selector) && self.podBinding.selector != null && (has(self.podBinding.selector.matchLabels) && size(self.podBinding.selector.matchLabels) > 0 || has(self.podBinding.selector.matchExpressions) && size(self.podBinding.selector.matchExpressions) > 0))").message("projections.service and projections.podLabels need podBinding.selector with at least one label: it says which pods the candidates may be"))]
+#[x_kube(validation = Rule::new("!has(self.projections) || self.projections == null || !(has(self.projections.service) && self.projections.service != null || has(self.projections.podLabels) && self.projections.podLabels != null || has(self.projections.rollout) && self.projections.rollout != null) || (has(self.podBinding) && self.podBinding != null && has(self.podBinding.selector) && self.podBinding.selector != null && (has(self.podBinding.selector.matchLabels) && size(self.podBinding.selector.matchLabels) > 0 || has(self.podBinding.selector.matchExpressions) && size(self.podBinding.selector.matchExpressions) > 0))").message("projections.service, projections.podLabels and projections.rollout need podBinding.selector with at least one label: it says which pods the candidates may be"))]
 #[allow(
     clippy::duplicated_attributes,
     reason = "each printcolumn has its own type_"

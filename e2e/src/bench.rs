@@ -5,6 +5,7 @@
 //! * [`resize`]: `cargo xtask bench resize`, changes of size;
 //! * [`elections`]: `cargo xtask bench elections`, the mirror of elections, compared with a poller;
 //! * [`fleet`]: `cargo xtask bench fleet`, what many ensembles cost one operator;
+//! * [`rollouts`]: `cargo xtask bench rollouts`, how often a rollout of an application changes its leader;
 //! * [`plain`]: the StatefulSet without the operator, made from what the operator rendered;
 //! * [`subject`]: one ensemble under load, and what is measured of it;
 //! * [`table`]: every run, medians and ratios.
@@ -19,6 +20,7 @@ pub mod plain;
 mod poller;
 pub mod resize;
 pub mod roll;
+pub mod rollouts;
 mod sightings;
 mod statuses;
 pub mod subject;

@@ -16,7 +16,7 @@ mod service;
 
 use std::sync::Arc;
 
-use bellwether_api::election::{Leader, LeaderElectionSpec, LeaderElectionStatus};
+use bellwether_api::election::{DialectType, Leader, LeaderElectionSpec, LeaderElectionStatus};
 use bellwether_api::{LeaderElection, VERSION, labels as names};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -45,19 +45,20 @@ pub struct Subject {
     pub is_outlived: bool,
 }
 
-/// For how long a Service believes what was read of the leader.
+/// For how long a Service, and a rollout, believe what was read of the leader.
 const SERVICE_BELIEVES: SignedDuration = SignedDuration::from_secs(15);
 
-/// For how long what was read of the leader is believed, where a Lease or a Service says who leads: a
-/// Lease's own duration, or less. The leader is read again three times as often.
+/// For how long what was read of the leader is believed, where a Lease or a Service says who leads or a rollout spares the
+/// leader: a Lease's own duration, or less. The leader is read again three times as often.
 pub fn believed(spec: &LeaderElectionSpec) -> Option<SignedDuration> {
     let projections = spec.projections.as_ref()?;
     let lease = projections
         .lease
         .as_ref()
         .map(|lease| SignedDuration::from_secs(lease.lease_duration_seconds.into()));
-    let service = projections.service.as_ref().map(|_| SERVICE_BELIEVES);
-    lease.into_iter().chain(service).min()
+    let acts = projections.service.is_some() || projections.rollout.is_some();
+    let others = acts.then_some(SERVICE_BELIEVES);
+    lease.into_iter().chain(others).min()
 }
 
 /// The leader that projections show: none before it has acknowledged, if it has to.
@@ -114,6 +115,12 @@ impl Subject {
     /// Whether the mirror is blind, or has not read the leader for too long.
     pub fn is_stale(&self) -> bool {
         self.status.stale_since.is_some() || !self.is_confirmed
+    }
+
+    /// Whether the election shows other candidates than the leader.
+    pub fn shows_followers(&self) -> bool {
+        let dialect = self.status.dialect.as_deref();
+        !DialectType::of_one_node().any(|of_one| Some(of_one.as_str()) == dialect)
     }
 
     /// Whether an object is one that was made for this election.

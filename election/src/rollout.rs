@@ -13,7 +13,15 @@
 //!    replace.
 //! 4. While it is not known who leads, no pod is evicted.
 
+mod told;
+mod workload;
+
 use std::time::Duration;
+
+pub use told::{Outcome, told};
+pub use workload::{
+    REVISION, Unled, daemon_set, leadership, owner, stateful_set, unled, workload_pods,
+};
 
 /// A time without a leader that is shorter than this counts as a change of the leader, which is waited for. After it the pods
 /// are replaced in the ordinary order: a revision that elects nobody must be replaceable by one that does.
@@ -22,6 +30,8 @@ pub const HANDOVER: Duration = Duration::from_secs(30);
 /// A workload whose pods are replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
+    /// Its uid, which its pods name as that of their owner.
+    pub uid: String,
     /// The revision that all pods should have.
     pub revision: String,
     /// Whether that revision is the one of the present spec: the controller has seen the newest change.
@@ -90,6 +100,8 @@ pub enum Wait {
     Binding,
     /// No candidate leads; the next one usually does after a moment.
     Leader,
+    /// The leader has to be read once more.
+    Reading,
     /// So many pods do not exist.
     Creation(usize),
     /// These pods are being deleted, or are not ready.

@@ -247,7 +247,11 @@ fn tell_projection(
             merge_conditions(&old.conditions, conditions, generation, now)
         }
         None => {
-            let types = [ConditionType::LeaderBound, ConditionType::Projected];
+            let types = [
+                ConditionType::LeaderBound,
+                ConditionType::Projected,
+                ConditionType::RolledOut,
+            ];
             let types = types.map(ConditionType::as_str);
             let old = old.conditions.iter();
             // Conditions of another generation are dropped.
@@ -258,15 +262,16 @@ fn tell_projection(
         }
     };
     if !is_same {
-        // What failed for the leader before fails for this one, as far as anybody knows.
-        let fails = |condition: &Condition| {
+        // What failed for the leader before fails for this one, as far as anybody knows. A rollout goes on.
+        let stays = |condition: &Condition| {
             condition.status == "False" && condition.type_ == ConditionType::Projected.as_str()
+                || condition.type_ == ConditionType::RolledOut.as_str()
         };
-        let (failed, known): (Vec<_>, Vec<_>) = known.into_iter().partition(fails);
+        let (staying, known): (Vec<_>, Vec<_>) = known.into_iter().partition(stays);
         let types = known.iter().map(|condition| condition.type_.as_str());
         let following = following(types, shown(new));
         let following = merge_conditions(&old.conditions, following, generation, now);
-        new.conditions.extend(following.into_iter().chain(failed));
+        new.conditions.extend(following.into_iter().chain(staying));
         return;
     }
     new.conditions.extend(known);

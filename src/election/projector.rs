@@ -10,6 +10,7 @@ mod feed;
 mod job;
 mod pod_watches;
 mod requests;
+mod rollouts;
 mod store;
 mod turns;
 
@@ -142,7 +143,10 @@ impl Projector {
                 Some(end) = self.jobs.next() => self.finish(end).await,
                 changed = lease.changed(), if lease_watched => lease_watched = changed.is_ok(),
                 _ = sweep.tick() => {
-                    if self.watches.iter().any(Task::is_over) || self.pod_watches.is_over() {
+                    if self.watches.iter().any(Task::is_over)
+                        || self.pod_watches.is_over()
+                        || self.entries.values().any(|entry| entry.rollout.is_over())
+                    {
                         warn!("a watch of what elections are projected to ended");
                         return;
                     }
@@ -248,6 +252,12 @@ impl Projector {
         let (changed, at) = match observation {
             Observation::Pod(pod_watch, event) => {
                 (self.pod_watches.observe(pod_watch, event), now + GATHER)
+            }
+            Observation::Workload(key) => {
+                if let Some(entry) = self.entries.get_mut(&key) {
+                    entry.rollout.outdate();
+                }
+                (vec![key], now)
             }
             Observation::LabelledPod(event) => {
                 let known = self.store.labels_known();
@@ -383,6 +393,18 @@ impl Projector {
         if !labels_known && let Some(candidate_pods) = &mut candidate_pods {
             candidate_pods.roles = None;
         }
+        let rollout = entry.object.spec.projections.as_ref();
+        let rollout = rollout.and_then(|projections| projections.rollout.clone());
+        entry.rollout.watch(
+            rollout.as_ref(),
+            &key,
+            &self.client.kube,
+            &self.observations,
+        );
+        let look = match (&subject, &pods) {
+            (Some(subject), Some(pods)) => entry.look(subject, pods.as_ref(), &self.pod_watches),
+            _ => None,
+        };
         entry.outdates = Arc::default();
         let job = Job {
             object: entry.object.clone(),
@@ -393,6 +415,7 @@ impl Projector {
             applied_labels,
             owned,
             objects: entry.objects.clone(),
+            look,
             is_outdated: entry.outdates.clone(),
         };
         let context = subject.filter(|_| complete).map(|subject| {
@@ -441,6 +464,7 @@ impl Projector {
                 let objects = std::mem::take(&mut done.objects);
                 let failures = std::mem::take(&mut done.failures);
                 let (writes, is_partial) = (done.writes, done.is_partial);
+                let looked = done.looked.take();
                 self.turns.ended(&key.namespace);
                 self.store_result(&key.namespace, *done);
                 let entry = self.entries.get_mut(&key);
@@ -458,6 +482,9 @@ impl Projector {
                 };
                 let now = Instant::now();
                 let mut next = entry.doubt(now);
+                if let Some(again) = looked.and_then(|looked| entry.rollout.looked(looked)) {
+                    next = Some(next.map_or(now + again, |next| next.min(now + again)));
+                }
                 if failures.is_empty() {
                     entry.failures = 0;
                     if let (Some(noticed), true) = (entry.noticed.take(), writes > 0) {

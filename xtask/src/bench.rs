@@ -22,6 +22,12 @@ pub(crate) enum Command {
     Elections(Elections),
     /// What many ensembles cost one operator (about twenty minutes for a thousand)
     Fleet(Fleet),
+    /// How often a rollout of an application changes its leader (about four minutes a repetition)
+    Rollouts {
+        /// How often, in every way
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=20))]
+        repetitions: u16,
+    },
     /// What TLS costs writes (about four minutes); needs no cluster
     Writes {
         /// How often each ensemble is loaded
@@ -105,6 +111,7 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     let words = match what {
         Command::Roll(options) => of("roll", options),
         Command::Resize(options) => of("resize", options),
+        Command::Rollouts { repetitions } => vec!["rollouts".to_owned(), repetitions.to_string()],
         Command::Elections(e) => {
             ensure!(
                 e.rate > 0 && e.burst > 0,
@@ -147,7 +154,7 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
         Command::Roll(options) | Command::Resize(options) => options.against.as_deref(),
         Command::Elections(elections) => elections.against.as_deref(),
         Command::Fleet(fleet) => fleet.against.as_deref(),
-        Command::Plan | Command::Writes { .. } => None,
+        Command::Plan | Command::Rollouts { .. } | Command::Writes { .. } => None,
     };
     let other = against.map(|revision| other_operator(revision, release));
     let other = other.transpose()?;

@@ -23,7 +23,8 @@ impl Reason {
             | Self::Detected
             | Self::Bound
             | Self::Following
-            | Self::UpToDate => NOTHING,
+            | Self::UpToDate
+            | Self::Replaced => NOTHING,
             Self::NotProjected => "See the condition `Projected`.",
             Self::EnsembleNotFound => "Correct `spec.ensembleRef.name`, or create the ensemble.",
             Self::EnsembleNotReady => "See the conditions of the ensemble.",
@@ -100,6 +101,19 @@ impl Reason {
             }
             Self::Refused => "See what the API server says, in the message.",
             Self::WriteFailed => "If it lasts, see the API server's health.",
+            Self::Replacing => {
+                "If it lasts: see why the pods that the message names are not ready, or do not stand for the election."
+            }
+            Self::LeaderUnknown => {
+                "See the conditions `Synced` and `LeaderBound`; to have the pods replaced nonetheless, delete them, or set `goOnAfterSeconds`."
+            }
+            Self::EvictionRefused => {
+                "See the disruption budget that the message names; it must let one pod go."
+            }
+            Self::WorkloadUnusable => {
+                "Correct `spec.projections.rollout.workload`, or the workload."
+            }
+            Self::RolloutForbidden => "Switch on `rbac.rollouts` in the operator's chart.",
         }
     }
 }

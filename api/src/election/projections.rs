@@ -1,6 +1,7 @@
 //! What an election is projected to: a Lease, a Service, labels of pods.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::KubeSchema;
@@ -31,12 +32,16 @@ pub struct Projections {
     /// A label on the pods of the leader and of the other candidates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_labels: Option<PodLabelsProjection>,
+
+    /// A workload whose outdated pods the operator evicts, that of the leader last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollout: Option<RolloutProjection>,
 }
 
 impl Projections {
     /// Whether it has to be known which pods the candidates are.
     pub fn need_pods(&self) -> bool {
-        self.service.is_some() || self.pod_labels.is_some()
+        self.service.is_some() || self.pod_labels.is_some() || self.rollout.is_some()
     }
 }
 
@@ -210,6 +215,56 @@ impl Default for PodLabelsProjection {
     }
 }
 
+/// The pods of a StatefulSet or DaemonSet with the update strategy `OnDelete` are evicted when they are of an older revision:
+/// the followers first, each waited for until it is ready and a candidate again, and the leader last. So a rollout changes
+/// the leader once.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RolloutProjection {
+    /// The workload, in the election's namespace. Of its pods those are replaced that `podBinding.selector` selects.
+    pub workload: WorkloadRef,
+
+    /// How many pods may be unavailable at a time.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1000))]
+    pub max_unavailable: i32,
+
+    /// After how many seconds in which it is not known which pod leads the pods are replaced in the ordinary order, from the
+    /// highest ordinal on; never if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 60, max = 86400))]
+    pub go_on_after_seconds: Option<i32>,
+}
+
+/// A workload by its kind and name.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadRef {
+    /// Its kind.
+    pub kind: WorkloadKind,
+    /// Its name.
+    #[schemars(
+        length(min = 1, max = 253),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+    )]
+    pub name: String,
+}
+
+impl fmt::Display for WorkloadRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.kind, self.name)
+    }
+}
+
+/// A kind of workload that leaves the deletion of its pods to others with the update strategy `OnDelete`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum WorkloadKind {
+    /// A StatefulSet.
+    StatefulSet,
+    /// A DaemonSet.
+    DaemonSet,
+}
+
 /// How it is found out which pod a candidate runs in. Only pods of the election's namespace count.
 ///
 /// Unless `identityPattern` says otherwise, these are tried in order, and the first that fits a pod
@@ -220,7 +275,7 @@ impl Default for PodLabelsProjection {
 #[derive(KubeSchema, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodBinding {
-    /// Which pods may be bound. A Service and labels of pods need it, and it has to name at least one label: who
+    /// Which pods may be bound. A Service, labels of pods and a rollout need it, and it has to name at least one label: who
     /// may write a znode names a pod there, and must not reach any pod of the namespace by that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
@@ -244,6 +299,10 @@ impl PodBinding {
                 || expressions.is_some_and(|expressions| !expressions.is_empty())
         })
     }
+}
+
+fn one() -> i32 {
+    1
 }
 
 fn default_lease_duration() -> i32 {

@@ -22,6 +22,8 @@ vocabulary! {
         LeaderBound,
         /// The projections say what the status says. Only with projections.
         Projected,
+        /// Every pod of the workload has its newest revision. Only with a rollout.
+        RolledOut,
     }
 }
 
@@ -141,8 +143,21 @@ vocabulary! {
         LabelNotAllowed,
         /// `Projected`: the API server does not accept an object.
         Refused,
-        /// `Projected`: the API server does not answer as it should.
+        /// `Projected` and `RolledOut`: the API server does not answer as it should.
         WriteFailed,
+
+        /// `RolledOut`: every pod has the newest revision.
+        Replaced,
+        /// `RolledOut`: pods of an older revision are replaced, the followers first.
+        Replacing,
+        /// `RolledOut`: it is not known which pod leads, so none is evicted.
+        LeaderUnknown,
+        /// `RolledOut`: the API server refuses to evict a pod, as a disruption budget makes it.
+        EvictionRefused,
+        /// `RolledOut`: the workload does not exist, or replaces its pods itself.
+        WorkloadUnusable,
+        /// `RolledOut`: the operator may not read the workload, or evict its pods.
+        RolloutForbidden,
     }
 }
 
@@ -273,6 +288,20 @@ impl Reason {
             }
             Self::Refused => "It is tried again, and when the spec changes.",
             Self::WriteFailed => "It is tried again, more slowly the longer it fails.",
+            Self::Replaced => "A change of the workload begins the next rollout.",
+            Self::Replacing => {
+                "The next one is evicted when all others are ready and candidates again, and the leader's pod is the last one. If a pod of the newest revision does not get ready, no other is replaced: correct the workload, or undo its change."
+            }
+            Self::LeaderUnknown => {
+                "No pod is evicted until that is known, or until spec.projections.rollout.goOnAfterSeconds are over."
+            }
+            Self::EvictionRefused => "It is tried again every few seconds.",
+            Self::WorkloadUnusable => {
+                "No pod is evicted: name a StatefulSet or DaemonSet whose spec.updateStrategy.type is OnDelete."
+            }
+            Self::RolloutForbidden => {
+                "No pod is evicted: switch on rbac.rollouts in the operator's Helm chart, or grant the rights that the chart would; it is tried again twice a minute."
+            }
         }
     }
 }

@@ -95,7 +95,7 @@ pub struct LeaderElectionStatus {
     pub stale_since: Option<Time>,
 
     /// `Synced`, `LeaderElected`, `QueueHealthy`, with the dialect `Auto` `DialectDetected`, with
-    /// projections `Projected`, and with those that need pods `LeaderBound`.
+    /// projections `Projected`, with those that need pods `LeaderBound`, and with a rollout `RolledOut`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["type".to_owned()]))]
     pub conditions: Vec<Condition>,

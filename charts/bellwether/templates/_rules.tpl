@@ -72,6 +72,18 @@ everything else goes with its owner.
   resources: [pods]
   verbs: [patch]
 {{- end }}
+{{- if .Values.rbac.rollouts }}
+# The workloads whose pods are replaced with the leader's last.
+- apiGroups: [apps]
+  resources: [daemonsets]
+  verbs: [get, list, watch]
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+{{- end }}
 {{- end -}}
 
 {{- /* The operator, as a subject of bindings. */ -}}

@@ -1,7 +1,7 @@
 //! The benchmarks that `cargo xtask bench` runs, on a cluster with the operator installed.
 
 use anyhow::{Context as _, bail};
-use bellwether_e2e::bench::{Options, Release, elections, fleet, resize, roll};
+use bellwether_e2e::bench::{Options, Release, elections, fleet, resize, roll, rollouts};
 use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
 
 fn main() -> anyhow::Result<()> {
@@ -48,6 +48,7 @@ fn main() -> anyhow::Result<()> {
     match *what {
         "roll" => roll::run(&kubectl, &options),
         "resize" => resize::run(&kubectl, &options),
+        "rollouts" => rollouts::run(&kubectl, options.repetitions),
         other => bail!("there is no benchmark {other}: run `cargo xtask bench`"),
     }
 }

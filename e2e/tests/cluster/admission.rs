@@ -227,6 +227,10 @@ endpointslices.discovery.k8s.io [get list watch create update delete]
 leases.coordination.k8s.io [get list watch create update delete]
 pods [get list watch delete patch]
 services [get list watch create patch update delete]
+with rbac.rollouts:
+controllerrevisions.apps [list]
+daemonsets.apps [get list watch]
+pods/eviction [create]
 ";
 
 /// The rights by default, and what each feature adds to them; and images only from registries that are named.
@@ -234,7 +238,12 @@ pub(crate) fn rights_are_few_by_default_and_images_come_from_named_registries(
     world: &World,
 ) -> Result<()> {
     let shared = Shared::changed();
-    let features = ["rbac.secrets", "rbac.certManager", "rbac.projections"];
+    let features = [
+        "rbac.secrets",
+        "rbac.certManager",
+        "rbac.projections",
+        "rbac.rollouts",
+    ];
     let install = |on: &str| {
         let registries = json!(["docker.io/library"]);
         let mut values = BTreeMap::from([("admissionPolicies.imageRegistries", registries)]);

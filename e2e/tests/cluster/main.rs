@@ -27,6 +27,7 @@ mod page;
 mod projections;
 mod reconfiguration;
 mod refusals;
+mod rollouts;
 mod routing;
 mod run_time;
 mod scenarios;
@@ -68,6 +69,7 @@ const TESTS: &[Test] = tests![
     5 storm::no_write_is_lost_whatever_fails,
     3 tls::all_connections_switch_to_tls_under_writes_and_another_authority_needs_no_restart,
     1 page::a_hostile_leader_is_shown_as_text_and_a_lost_connection_comes_back,
+    1 rollouts::a_rollout_changes_the_leader_once_and_a_broken_one_never,
     3 command_line::people_see_plan_and_act,
     5 observers::observers_serve_reads_restart_first_and_never_count,
     5 reconfiguration::members_come_and_go_without_a_restart,

@@ -1,5 +1,6 @@
 //! In which pods the candidates of an election run.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use bellwether_api::election::Candidate;
@@ -15,6 +16,8 @@ pub struct CandidatePods {
     pub pod: Option<PodFacts>,
     /// How pods have to be labelled, if they have to be.
     pub roles: Option<Roles>,
+    /// The names of the pods in which candidates run, where a rollout needs them.
+    pub bound: BTreeSet<String>,
 }
 
 impl CandidatePods {
@@ -24,11 +27,12 @@ impl CandidatePods {
             leader: None,
             pod: None,
             roles: Some(Roles::default()),
+            bound: BTreeSet::new(),
         }
     }
 }
 
-/// Finds the pods of the leader and, where they have to be labelled, of the other candidates.
+/// Finds the pods of the leader and, where they have to be labelled or replaced in order, of the other candidates.
 pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> CandidatePods {
     let leader = subject.leader().map(|leader| {
         let claimant = Claimant {
@@ -50,8 +54,8 @@ pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> Candid
             .leader()
             .is_some_and(|leader| leader.node == candidate.node)
     };
-    let roles = labels.map(|labels| {
-        let candidates = subject.status.candidates.iter().filter_map(|candidate| {
+    let candidates = || {
+        subject.status.candidates.iter().filter_map(|candidate| {
             let claimant = Claimant {
                 identity: &candidate.identity,
                 address: candidate.address.as_deref(),
@@ -65,13 +69,18 @@ pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> Candid
                 Binding::Pod(name) => pods.get(&name),
                 Binding::NotFound | Binding::Younger(_) | Binding::Ambiguous(_) => None,
             }
-        });
-        Roles::new(labels, pod, candidates)
-    });
+        })
+    };
+    let roles = labels.map(|labels| Roles::new(labels, pod, candidates()));
+    let bound = match projections.is_some_and(|projections| projections.rollout.is_some()) {
+        true => candidates().map(|pod| pod.name.clone()).collect(),
+        false => BTreeSet::new(),
+    };
     CandidatePods {
         pod: pod.cloned(),
         leader,
         roles,
+        bound,
     }
 }
 

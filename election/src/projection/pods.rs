@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use regex::Regex;
 
 use crate::dialect::compile;
+use crate::rollout::{REVISION, owner};
 
 /// What has to be known about a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,10 @@ pub struct PodFacts {
     pub ready: bool,
     /// Whether it is being deleted.
     pub terminating: bool,
+    /// The uid of the controller that owns it.
+    pub owner: Option<String>,
+    /// Its revision, as its controller labels it: see [`REVISION`].
+    pub revision: Option<String>,
     /// Since when the candidate in it may run, by the clock of its node: the start of the container that
     /// the annotation [`DEFAULT_CONTAINER`] names, or of the last one of all. `None` if one of them does
     /// not run.
@@ -97,6 +102,13 @@ impl PodFacts {
             node: spec.and_then(|spec| spec.node_name.clone()),
             ready,
             terminating: pod.metadata.deletion_timestamp.is_some(),
+            owner: owner(&pod.metadata).map(str::to_owned),
+            revision: pod
+                .metadata
+                .labels
+                .as_ref()
+                .and_then(|all| all.get(REVISION))
+                .cloned(),
             since: since(pod),
             name,
         })
@@ -168,6 +180,11 @@ impl Pods {
     /// The pod of this name.
     pub fn get(&self, name: &str) -> Option<&PodFacts> {
         self.pods.get(name)
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &PodFacts> {
+        self.pods.values()
     }
 
     fn with_ip(&self, ip: IpAddr) -> BTreeSet<&str> {

@@ -19,7 +19,7 @@ pub struct Projection {
     pub token: Option<String>,
     /// The leader's pod, if it is known.
     pub pod: Option<String>,
-    /// `LeaderBound` and `Projected`.
+    /// `LeaderBound`, `Projected` and `RolledOut`.
     pub conditions: Vec<NewCondition>,
 }
 
@@ -43,11 +43,12 @@ pub struct Failure {
 /// What the status reports about projections.
 ///
 /// `binding` is the pod of the leader, if there is a leader and a projection needs its pod; its error
-/// is why pods cannot be found. `failures` lists the writes that failed.
+/// is why pods cannot be found. `failures` lists the writes that failed. `rollout` is `RolledOut`, if there is one.
 pub fn report(
     subject: &Subject,
     binding: Option<&Result<Binding, Failure>>,
     failures: &[Failure],
+    rollout: Option<NewCondition>,
 ) -> Projection {
     let mut projection = Projection {
         node: subject.leader().map(|leader| leader.node.clone()),
@@ -69,6 +70,7 @@ pub fn report(
         let failures: Vec<_> = failures.iter().chain(unknown).collect();
         projection.conditions.push(projected(subject, &failures));
     }
+    projection.conditions.extend(rollout);
     projection
 }
 

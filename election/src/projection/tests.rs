@@ -42,6 +42,7 @@ fn projections() -> Projections {
             ..ServiceProjection::default()
         }),
         pod_labels: Some(PodLabelsProjection::default()),
+        rollout: None,
     }
 }
 
@@ -165,7 +166,7 @@ fn what_was_not_read_again_in_time_is_no_sight() {
     other.leader_transitions += 1;
     subject.status = Arc::new(other);
     assert_eq!(lease_of(&subject, Some(&lease)), Step::Nothing);
-    let told = report(&subject, Some(&Ok(Binding::Pod("a".to_owned()))), &[]);
+    let told = report(&subject, Some(&Ok(Binding::Pod("a".to_owned()))), &[], None);
     assert!(
         told.conditions
             .iter()
@@ -260,7 +261,7 @@ fn told(
     binding: Option<&Result<Binding, Failure>>,
     failures: &[Failure],
 ) -> Vec<String> {
-    let projection = report(subject, binding, failures);
+    let projection = report(subject, binding, failures, None);
     let conditions = projection.conditions.iter();
     conditions
         .map(|one| {

@@ -7,6 +7,7 @@ const NEW: &str = "web-new";
 
 fn workload() -> Workload {
     Workload {
+        uid: "set".to_owned(),
         revision: NEW.to_owned(),
         is_observed: true,
         replicas: 3,

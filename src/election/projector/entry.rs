@@ -21,6 +21,7 @@ use super::super::pace::Pace;
 use super::super::sighting::Sighting;
 use super::job::Objects;
 use super::pod_watches::{PodSelection, PodWatches};
+use super::rollouts::{Look, Rollout};
 
 /// How often what one election is projected to may be changed: so many times in a row, and then once
 /// in this time. An election that flaps must not flood the API server.
@@ -37,6 +38,7 @@ pub(super) struct Entry {
     pub(super) binder: Result<Binder, String>,
     pub(super) pod_watch: Option<Result<PodSelection, Failure>>,
     pub(super) objects: Objects,
+    pub(super) rollout: Rollout,
     /// The last report to the writer, and its generation.
     pub(super) reported: Option<(Option<i64>, Projection)>,
     /// When the first event came that is not carried out yet.
@@ -75,6 +77,7 @@ impl Entry {
             binder: Ok(Binder::default()),
             pod_watch: None,
             objects: Objects::default(),
+            rollout: Rollout::default(),
             reported: None,
             noticed: None,
             pace: Pace::new(GAP, BURST),
@@ -128,6 +131,21 @@ impl Entry {
             Ok(pods) => Some(Ok(candidate_pods(subject, binder, pods))),
             Err(failure) => Some(Err(failure.clone())),
         }
+    }
+
+    /// What a look at the rollout of a workload starts from, if there is one.
+    pub(super) fn look(
+        &mut self,
+        subject: &Subject,
+        candidate_pods: Result<&CandidatePods, &Failure>,
+        pod_watches: &PodWatches,
+    ) -> Option<Look> {
+        let pods = match self.pod_watch.as_ref()? {
+            Ok(pod_watch) => pod_watches.pods(pod_watch).and_then(Result::ok),
+            Err(_) => None,
+        };
+        self.rollout
+            .look(subject, candidate_pods, pods, self.sighting.clone())
     }
 
     /// Whether pods have to be labelled.
@@ -205,7 +223,7 @@ impl Entry {
             None => None,
         };
         let failures: Vec<Failure> = refused.iter().chain(failures).cloned().collect();
-        let projection = report(subject, binding.as_ref(), &failures);
+        let projection = report(subject, binding.as_ref(), &failures, self.rollout.told());
         let generation = subject.object.metadata.generation;
         let reported = Some((generation, projection));
         if self.reported == reported {

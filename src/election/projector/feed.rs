@@ -19,8 +19,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tracing::{debug, warn};
 
-use super::super::Scope;
 use super::super::registry::Task;
+use super::super::{Key, Scope};
 use crate::scoped::api;
 
 /// A kind of object that elections are projected to.
@@ -64,6 +64,8 @@ pub(super) enum Observation {
     OwnedObject(Kind, WatchEvent<Box<ObjectMeta>>),
     /// A pod that an election labelled.
     LabelledPod(WatchEvent<Box<ObjectMeta>>),
+    /// The workload that the election of this name rolls out may have changed.
+    Workload(Key),
     /// A pod of the watch with this number; a pod that terminated counts as deleted.
     Pod(u64, WatchEvent<PodFacts>),
 }

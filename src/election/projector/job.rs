@@ -19,6 +19,7 @@ use kube::{Api, ResourceExt};
 
 use super::feed::Kind;
 use super::requests::{Cached, OwnedObject, ProjectionClient};
+use super::rollouts::{Look, Looked};
 
 /// What is known about the objects that one election is projected to.
 #[derive(Clone, Debug, Default)]
@@ -43,6 +44,8 @@ pub(super) struct Job {
     pub(super) applied_labels: BTreeMap<String, AppliedLabels>,
     pub(super) owned: Vec<OwnedObject>,
     pub(super) objects: Objects,
+    /// The rollout of a workload, if there is one.
+    pub(super) look: Option<Look>,
     /// Becomes true when the election changes, or its leader is read again.
     pub(super) is_outdated: Arc<AtomicBool>,
 }
@@ -57,6 +60,8 @@ pub(super) struct JobResult {
     pub(super) gone: Vec<String>,
     /// How many writes succeeded.
     pub(super) writes: usize,
+    /// What became of the rollout.
+    pub(super) looked: Option<Looked>,
     /// Whether labels are left to the next job, since there is something to do that must not wait for hundreds of pods.
     pub(super) is_partial: bool,
 }
@@ -94,6 +99,9 @@ impl ProjectionClient {
             }
         }
         self.labels(&job, &namespace, &mut done).await;
+        if let Some(look) = &job.look {
+            done.looked = self.roll_out(&job, look, &mut done.writes).await;
+        }
         done
     }
 

@@ -75,7 +75,7 @@ pub(super) enum RequestError {
 
 impl RequestError {
     /// Whether the object was deleted, replaced or changed since it was read.
-    fn is_outdated(&self) -> bool {
+    pub(super) fn is_outdated(&self) -> bool {
         matches!(self, Self::Api(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
     }
 

@@ -11,6 +11,8 @@ use tokio::time::sleep;
 use super::*;
 use crate::lease::Holder;
 
+mod rollouts;
+
 /// How long a test waits for something to happen, and for something not to happen.
 const DEADLINE: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_millis(300);
