@@ -97,6 +97,9 @@ pub const ROLE_LABELLED: &str = "zookeeper.bellwether.dev/role-labelled";
 /// Prefix of the annotation on a labelled pod whose name is the uid of the `LeaderElection`, and
 /// whose value is its name.
 pub const LABELLED_BY: &str = "elections.zookeeper.bellwether.dev/";
+
+/// The annotation of a pod that says how late a ReplicaSet deletes it when it has too many.
+pub const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 /// Prefix of the field manager that labels pods for one election; the election's uid follows. Each
 /// election has its own, so that what one of them set can be taken back without touching the rest.
 pub const ROLE_MANAGER: &str = "bellwether-election.";

@@ -164,6 +164,23 @@ pub fn step(workload: &Workload, pods: &[WorkloadPod], leadership: &Leadership) 
     }
 }
 
+/// What is still missing although every pod has the revision; `None` if nothing is. With a known leader every pod has to be a
+/// candidate again.
+pub fn unsettled(
+    workload: &Workload,
+    pods: &[WorkloadPod],
+    leadership: &Leadership,
+) -> Option<Wait> {
+    let needs_candidates = matches!(leadership, Leadership::Pod(_) | Leadership::Elsewhere);
+    let is_available = |pod: &&WorkloadPod| {
+        pod.is_ready && !pod.is_terminating && (!needs_candidates || pod.is_candidate)
+    };
+    let missing = workload.replicas.saturating_sub(pods.len());
+    let unavailable: Vec<&WorkloadPod> = pods.iter().filter(|pod| !is_available(pod)).collect();
+    let is_settled = missing == 0 && unavailable.is_empty();
+    (!is_settled).then(|| what_is_missing(missing, &unavailable))
+}
+
 /// Where the leader is: in this pod, or in none of the workload.
 #[derive(Clone, Copy)]
 enum Followed<'l> {

@@ -21,8 +21,6 @@ use std::time::Duration;
 
 use crate::lease::Held;
 use bellwether_api::LeaderElection;
-use bellwether_api::election::Reason;
-use bellwether_election::projection::{CandidatePods, Subject};
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -34,7 +32,7 @@ use tracing::{Instrument as _, Span, info, warn};
 
 use self::entry::{Entry, JobContext};
 use self::feed::Observation;
-use self::job::{Job, JobResult, Objects};
+use self::job::{JobResult, Objects};
 use self::pod_watches::PodWatches;
 use self::requests::ProjectionClient;
 use self::store::ProjectionStore;
@@ -352,79 +350,24 @@ impl Projector {
         entry.due = None;
         let uid = entry.object.uid().unwrap_or_default();
         let projections = entry.object.spec.projections.as_ref();
-        // The labels that pods carry are unknown until the labelled pods were listed.
-        let labels_known = self.store.labels_known();
-        let applied_labels = self.store.applied_labels(&uid);
-        let owned = self.store.owned(&uid);
-        if projections.is_none() && applied_labels.is_empty() && owned.is_empty() {
+        if projections.is_none() && !self.store.has(&uid) {
             self.forget(&key);
             return false;
         }
         self.store.outdate(&uid, &mut entry.objects);
-        let subject = entry.subject(Instant::now());
-        let read = entry.sighting.as_ref().map(Sighting::time);
-        let needs_pods = projections.is_some_and(|projections| projections.need_pods());
-        let pods = match (&subject, needs_pods) {
-            (Some(subject), true) => entry.candidate_pods(subject, &self.pod_watches),
-            _ => None,
-        };
-        // Conditions about pods wait until the pods and their labels are known.
-        let complete = match &pods {
-            None => !needs_pods,
-            Some(Err(_)) => true,
-            Some(Ok(_)) => labels_known || !entry.labels_pods(),
-        };
-        let stale = subject.as_ref().is_none_or(Subject::is_stale);
-        let mut candidate_pods = match &pods {
-            Some(Ok(candidate_pods)) => Some(candidate_pods.clone()),
-            // The pod stays unknown until the spec changes, and the leader may change before that.
-            Some(Err(failure)) if failure.reason == Reason::PatternInvalid && !stale => {
-                Some(CandidatePods::nobody())
-            }
-            // What an earlier operator did to pods that nobody selected is taken back, with or without sight.
-            Some(Err(failure)) if failure.reason == Reason::SelectorRequired => {
-                Some(CandidatePods::nobody())
-            }
-            _ => None,
-        };
-        let refused = entry.label_refusal(&self.scope.permissions);
-        let labels_allowed = refused.is_none()
-            && !matches!(&pods, Some(Err(failure)) if failure.reason == Reason::SelectorRequired);
-        if !labels_known && let Some(candidate_pods) = &mut candidate_pods {
-            candidate_pods.roles = None;
-        }
-        let rollout = entry.object.spec.projections.as_ref();
-        let rollout = rollout.and_then(|projections| projections.rollout.clone());
+        let rollout = projections.and_then(|projections| projections.rollout.clone());
         entry.rollout.watch(
             rollout.as_ref(),
             &key,
             &self.client.kube,
             &self.observations,
         );
-        let look = match (&subject, &pods) {
-            (Some(subject), Some(pods)) => entry.look(subject, pods.as_ref(), &self.pod_watches),
-            _ => None,
-        };
-        entry.outdates = Arc::default();
-        let job = Job {
-            object: entry.object.clone(),
-            subject: subject.clone(),
-            read: read.unwrap_or_else(Timestamp::now),
-            candidate_pods,
-            labels_allowed,
-            applied_labels,
-            owned,
-            objects: entry.objects.clone(),
-            look,
-            is_outdated: entry.outdates.clone(),
-        };
-        let context = subject.filter(|_| complete).map(|subject| {
-            Box::new(JobContext {
-                subject,
-                pods,
-                refused,
-            })
-        });
+        let (job, context) = entry.job(
+            &self.store,
+            &self.pod_watches,
+            &self.scope.permissions,
+            Instant::now(),
+        );
         entry.running = true;
         entry.again = false;
         let span = entry.noticed.as_ref().map(|noticed| noticed.projecting());

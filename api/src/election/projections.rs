@@ -203,6 +203,11 @@ pub struct PodLabelsProjection {
         regex(pattern = r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$")
     )]
     pub other_value: String,
+
+    /// Whether the leader's pod also has the annotation `controller.kubernetes.io/pod-deletion-cost`, by which a Deployment
+    /// that is rolled or scaled down deletes other pods first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub deletion_cost: bool,
 }
 
 impl Default for PodLabelsProjection {
@@ -211,6 +216,7 @@ impl Default for PodLabelsProjection {
             key: default_role_key(),
             leader_value: default_leader_value(),
             other_value: default_other_value(),
+            deletion_cost: false,
         }
     }
 }

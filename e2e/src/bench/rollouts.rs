@@ -1,7 +1,7 @@
 //! Changes of the leader when the pods of an application are replaced.
 //!
-//! Five candidates of kazoo's election get another template: as a StatefulSet and as a Deployment that Kubernetes rolls, and as
-//! a StatefulSet whose pods Bellwether replaces. Which pod leads before differs from one repetition to the next, in the same
+//! Five candidates of kazoo's election get another template: as a StatefulSet and as a Deployment that Kubernetes rolls, as a
+//! StatefulSet whose pods Bellwether replaces, and as a Deployment with the deletion cost that it sets. Which pod leads before differs from one repetition to the next, in the same
 //! way for all.
 
 use std::fmt;
@@ -27,9 +27,16 @@ enum Way {
     Bellwether,
     StatefulSet,
     Deployment,
+    /// By Kubernetes, with the deletion cost that Bellwether sets.
+    CostlyDeployment,
 }
 
-const WAYS: [Way; 3] = [Way::Bellwether, Way::StatefulSet, Way::Deployment];
+const WAYS: [Way; 4] = [
+    Way::Bellwether,
+    Way::StatefulSet,
+    Way::CostlyDeployment,
+    Way::Deployment,
+];
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,6 +44,7 @@ impl fmt::Display for Way {
             Self::Bellwether => "StatefulSet, Bellwether",
             Self::StatefulSet => "StatefulSet, Kubernetes",
             Self::Deployment => "Deployment, Kubernetes",
+            Self::CostlyDeployment => "Deployment, cost",
         })
     }
 }
@@ -87,6 +95,8 @@ fn workload(way: Way, hosts: &str, version: u32) -> Value {
         "exec python3 /clients/kazoo_election.py --hosts {hosts} --path /app --id $(hostname)"
     );
     let mut template = pod("web", &["sh", "-c", &script]);
+    // A candidate that is told to end gives its session back.
+    template["spec"]["terminationGracePeriodSeconds"] = json!(10);
     template["spec"]["containers"][0]["env"] =
         json!([{ "name": "VERSION", "value": version.to_string() }]);
     // An application is ready when it has begun, not when its process exists.
@@ -94,7 +104,7 @@ fn workload(way: Way, hosts: &str, version: u32) -> Value {
         json!({ "exec": { "command": ["true"] }, "initialDelaySeconds": 2, "periodSeconds": 1 });
     let strategy = match way {
         Way::Bellwether => "OnDelete",
-        Way::StatefulSet | Way::Deployment => "RollingUpdate",
+        Way::StatefulSet | Way::Deployment | Way::CostlyDeployment => "RollingUpdate",
     };
     let mut spec = json!({
         "replicas": SIZE,
@@ -102,7 +112,7 @@ fn workload(way: Way, hosts: &str, version: u32) -> Value {
         "template": { "metadata": { "labels": { "app": "web" } }, "spec": template["spec"] },
     });
     let kind = match way {
-        Way::Deployment => "Deployment",
+        Way::Deployment | Way::CostlyDeployment => "Deployment",
         Way::Bellwether | Way::StatefulSet => {
             spec["serviceName"] = json!("web");
             spec["podManagementPolicy"] = json!("Parallel");
@@ -120,9 +130,15 @@ fn once(world: &World, way: Way, repetition: u16) -> Result<Rolled> {
     world.apply(&workload(way, &hosts, 1))?;
     let mut object = Election::manifest("app", "main", "/app", json!({ "type": "Kazoo" }));
     object["spec"]["podBinding"] = json!({ "selector": { "matchLabels": { "app": "web" } } });
-    if way == Way::Bellwether {
-        object["spec"]["projections"] =
-            json!({ "rollout": { "workload": { "kind": "StatefulSet", "name": "web" } } });
+    match way {
+        Way::Bellwether => {
+            object["spec"]["projections"] =
+                json!({ "rollout": { "workload": { "kind": "StatefulSet", "name": "web" } } });
+        }
+        Way::CostlyDeployment => {
+            object["spec"]["projections"] = json!({ "podLabels": { "deletionCost": true } });
+        }
+        Way::StatefulSet | Way::Deployment => {}
     }
     let election = world.adopt_election(&object)?;
     wait_all(&election)?;
@@ -150,6 +166,9 @@ fn once(world: &World, way: Way, repetition: u16) -> Result<Rolled> {
         }
     })?;
     wait_all(&election)?;
+    if way == Way::Bellwether {
+        election.wait_condition("RolledOut", "True", "Replaced")?;
+    }
     let wall = wall.elapsed();
     let (changes, leaderless) = leaders(world, began, &before);
     Ok(Rolled {

@@ -19,6 +19,8 @@ fn candidates(hosts: &str, version: &str, command: &str) -> Value {
         "{command} exec python3 /clients/kazoo_election.py --hosts {hosts} --path /app --id $(hostname)"
     );
     let mut template = pod("web", &["sh", "-c", &script]);
+    // A candidate that is told to end gives its session back.
+    template["spec"]["terminationGracePeriodSeconds"] = json!(10);
     template["spec"]["containers"][0]["env"] = json!([{ "name": "VERSION", "value": version }]);
     json!({
         "apiVersion": "apps/v1",

@@ -2,12 +2,12 @@
 //!
 //! Each election labels with a field manager of its own, so the pod itself records which election set
 //! which label. Applying no labels under that name removes those of the election. A label that another
-//! client set is a conflict and stays.
+//! client set is a conflict and stays. The same holds for the leader's deletion cost, which is an annotation.
 
 use std::collections::BTreeMap;
 
 use bellwether_api::election::PodLabelsProjection;
-use bellwether_api::labels::{LABELLED_BY, ROLE_LABELLED, ROLE_MANAGER};
+use bellwether_api::labels::{DELETION_COST, LABELLED_BY, ROLE_LABELLED, ROLE_MANAGER};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde_json::{Value, json};
 
@@ -22,7 +22,12 @@ pub struct AppliedLabels {
     pub election: String,
     /// The labels that the election set, without the one that all labelled pods have.
     pub labels: BTreeMap<String, String>,
+    /// Whether it set the deletion cost.
+    pub is_costly: bool,
 }
+
+/// The deletion cost of the leader's pod. That of others is 0.
+const COST: &str = "100";
 
 /// The field manager under which an election labels pods.
 pub fn role_manager(election_uid: &str) -> String {
@@ -45,11 +50,18 @@ pub fn applied_labels(pod: &ObjectMeta) -> BTreeMap<String, AppliedLabels> {
                     pod_uid: pod.uid.clone().unwrap_or_default(),
                     election: election.cloned().unwrap_or_default(),
                     labels: owned(entry, pod.labels.as_ref()),
+                    is_costly: owns_cost(entry),
                 };
                 (uid.to_owned(), applied)
             })
         })
         .collect()
+}
+
+fn owns_cost(entry: &ManagedFieldsEntry) -> bool {
+    let fields = entry.fields_v1.as_ref();
+    let annotations = fields.and_then(|fields| fields.0["f:metadata"]["f:annotations"].as_object());
+    annotations.is_some_and(|all| all.contains_key(&format!("f:{DELETION_COST}")))
 }
 
 fn owned(
@@ -74,6 +86,8 @@ pub struct Roles {
     leader: Option<(String, String)>,
     /// Names, uids and values.
     pods: BTreeMap<String, (String, String)>,
+    /// Whether the leader's pod has a deletion cost.
+    has_cost: bool,
 }
 
 impl Roles {
@@ -95,6 +109,7 @@ impl Roles {
             key: projection.key.clone(),
             leader: leader.map(|pod| (pod.name.clone(), pod.uid.clone())),
             pods,
+            has_cost: projection.deletion_cost,
         }
     }
 
@@ -121,6 +136,8 @@ pub struct Change {
     pub pod_uid: String,
     /// All labels that the election has on it afterwards; empty takes everything back.
     pub labels: BTreeMap<String, String>,
+    /// Whether it has the leader's deletion cost afterwards.
+    pub is_costly: bool,
     /// It must be carried out only if every change before it in the list was.
     pub only_after_all: bool,
 }
@@ -133,6 +150,7 @@ pub fn changes(roles: &Roles, applied_labels: &BTreeMap<String, AppliedLabels>) 
         pod: pod.to_owned(),
         pod_uid: uid.to_owned(),
         labels: roles.labels(pod, uid),
+        is_costly: roles.has_cost && roles.is_leader(pod, uid),
         only_after_all: false,
     };
     let mut changes: Vec<Change> = applied_labels
@@ -140,19 +158,19 @@ pub fn changes(roles: &Roles, applied_labels: &BTreeMap<String, AppliedLabels>) 
         .filter(|(pod, applied)| !roles.is_leader(pod, &applied.pod_uid))
         .map(|(pod, applied)| (change(pod, &applied.pod_uid), applied))
         // An entry without labels still counts: another client removed the label, but not the annotation.
-        .filter(|(change, applied)| change.labels != applied.labels || change.labels.is_empty())
+        .filter(|(change, applied)| !change.is_done(applied) || change.labels.is_empty())
         .map(|(change, _)| change)
         .collect();
     let has = |pod: &str, uid: &str| {
         let applied = applied_labels
             .get(pod)
             .filter(|applied| applied.pod_uid == uid);
-        applied.map(|applied| &applied.labels)
+        applied.cloned()
     };
     if let Some((pod, uid)) = &roles.leader {
         let mut leader = change(pod, uid);
         leader.only_after_all = true;
-        if has(pod, uid) != Some(&leader.labels) {
+        if !has(pod, uid).is_some_and(|applied| leader.is_done(&applied)) {
             changes.push(leader);
         }
     }
@@ -164,8 +182,15 @@ pub fn changes(roles: &Roles, applied_labels: &BTreeMap<String, AppliedLabels>) 
     changes
 }
 
+impl Change {
+    /// Whether a pod that has this needs no change.
+    pub fn is_done(&self, applied: &AppliedLabels) -> bool {
+        applied.labels == self.labels && applied.is_costly == self.is_costly
+    }
+}
+
 /// The object to apply to a pod that is of this version now, under [`role_manager`] and without force.
-pub fn patch(election: (&str, &str), pod: &ObjectMeta, labels: &BTreeMap<String, String>) -> Value {
+pub fn patch(election: (&str, &str), pod: &ObjectMeta, change: &Change) -> Value {
     let (uid, name) = election;
     let mut metadata = json!({
         "name": pod.name,
@@ -173,11 +198,14 @@ pub fn patch(election: (&str, &str), pod: &ObjectMeta, labels: &BTreeMap<String,
         "uid": pod.uid,
         "resourceVersion": pod.resource_version,
     });
-    if !labels.is_empty() {
-        let mut labels = labels.clone();
+    if !change.labels.is_empty() {
+        let mut labels = change.labels.clone();
         labels.insert(ROLE_LABELLED.to_owned(), "true".to_owned());
         metadata["labels"] = json!(labels);
         metadata["annotations"] = json!({ format!("{LABELLED_BY}{uid}"): name });
+        if change.is_costly {
+            metadata["annotations"][DELETION_COST] = json!(COST);
+        }
     }
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata})
 }

@@ -66,6 +66,18 @@ fn followers_go_from_the_highest_on_and_the_leader_last() {
 }
 
 #[test]
+fn a_rollout_is_settled_when_the_last_pod_is_a_candidate_again() {
+    let mut pods: Vec<_> = (0..3).map(|ordinal| pod(ordinal, NEW)).collect();
+    let unsettled = |pods: &[WorkloadPod]| unsettled(&workload(), pods, &leads(0));
+    assert_eq!(unsettled(&pods), None);
+    pods[2].is_candidate = false;
+    assert_eq!(unsettled(&pods), Some(Wait::Candidacy(names(&[2]))));
+    pods[2].is_ready = false;
+    assert_eq!(unsettled(&pods), Some(Wait::Readiness(names(&[2]))));
+    assert_eq!(unsettled(&pods[..2]), Some(Wait::Creation(1)));
+}
+
+#[test]
 fn ten_comes_before_nine() {
     let pods = vec![pod(9, OLD), pod(10, OLD), pod(0, OLD)];
     assert_eq!(step(&workload(), &pods, &leads(0)), evicts(&[10]));

@@ -19,9 +19,10 @@ use super::super::messages::Projected;
 use super::super::noticed::Noticed;
 use super::super::pace::Pace;
 use super::super::sighting::Sighting;
-use super::job::Objects;
+use super::job::{Job, Objects};
 use super::pod_watches::{PodSelection, PodWatches};
 use super::rollouts::{Look, Rollout};
+use super::store::ProjectionStore;
 
 /// How often what one election is projected to may be changed: so many times in a row, and then once
 /// in this time. An election that flaps must not flood the API server.
@@ -108,7 +109,7 @@ impl Entry {
     }
 
     /// The pods of the candidates, or why they cannot be found; `None` before the pods were listed.
-    pub(super) fn candidate_pods(
+    fn candidate_pods(
         &self,
         subject: &Subject,
         pod_watches: &PodWatches,
@@ -134,7 +135,7 @@ impl Entry {
     }
 
     /// What a look at the rollout of a workload starts from, if there is one.
-    pub(super) fn look(
+    fn look(
         &mut self,
         subject: &Subject,
         candidate_pods: Result<&CandidatePods, &Failure>,
@@ -148,6 +149,77 @@ impl Entry {
             .look(subject, candidate_pods, pods, self.sighting.clone())
     }
 
+    /// What has to be done, and what is needed to report what became of it, if that can be reported.
+    pub(super) fn job(
+        &mut self,
+        store: &ProjectionStore,
+        pod_watches: &PodWatches,
+        permissions: &Permissions,
+        now: Instant,
+    ) -> (Job, Option<Box<JobContext>>) {
+        let uid = self.object.uid().unwrap_or_default();
+        // The labels that pods carry are unknown until the labelled pods were listed.
+        let labels_known = store.labels_known();
+        let subject = self.subject(now);
+        let read = self.sighting.as_ref().map(Sighting::time);
+        let projections = self.object.spec.projections.as_ref();
+        let needs_pods = projections.is_some_and(|projections| projections.need_pods());
+        let pods = match (&subject, needs_pods) {
+            (Some(subject), true) => self.candidate_pods(subject, pod_watches),
+            _ => None,
+        };
+        // Conditions about pods wait until the pods and their labels are known.
+        let complete = match &pods {
+            None => !needs_pods,
+            Some(Err(_)) => true,
+            Some(Ok(_)) => labels_known || !self.labels_pods(),
+        };
+        let stale = subject.as_ref().is_none_or(Subject::is_stale);
+        let mut candidate_pods = match &pods {
+            Some(Ok(candidate_pods)) => Some(candidate_pods.clone()),
+            // The pod stays unknown until the spec changes, and the leader may change before that.
+            Some(Err(failure)) if failure.reason == Reason::PatternInvalid && !stale => {
+                Some(CandidatePods::nobody())
+            }
+            // What an earlier operator did to pods that nobody selected is taken back, with or without sight.
+            Some(Err(failure)) if failure.reason == Reason::SelectorRequired => {
+                Some(CandidatePods::nobody())
+            }
+            _ => None,
+        };
+        let refused = self.label_refusal(permissions);
+        let labels_allowed = refused.is_none()
+            && !matches!(&pods, Some(Err(failure)) if failure.reason == Reason::SelectorRequired);
+        if !labels_known && let Some(candidate_pods) = &mut candidate_pods {
+            candidate_pods.roles = None;
+        }
+        let look = match (&subject, &pods) {
+            (Some(subject), Some(pods)) => self.look(subject, pods.as_ref(), pod_watches),
+            _ => None,
+        };
+        self.outdates = Arc::default();
+        let job = Job {
+            object: self.object.clone(),
+            subject: subject.clone(),
+            read: read.unwrap_or_else(Timestamp::now),
+            candidate_pods,
+            labels_allowed,
+            applied_labels: store.applied_labels(&uid),
+            owned: store.owned(&uid),
+            objects: self.objects.clone(),
+            look,
+            is_outdated: self.outdates.clone(),
+        };
+        let context = subject.filter(|_| complete).map(|subject| {
+            Box::new(JobContext {
+                subject,
+                pods,
+                refused,
+            })
+        });
+        (job, context)
+    }
+
     /// Whether pods have to be labelled.
     pub(super) fn labels_pods(&self) -> bool {
         let projections = self.object.spec.projections.as_ref();
@@ -155,7 +227,7 @@ impl Entry {
     }
 
     /// Why pods must not get the label that the spec asks for, if they must not.
-    pub(super) fn label_refusal(&self, permissions: &Permissions) -> Option<Failure> {
+    fn label_refusal(&self, permissions: &Permissions) -> Option<Failure> {
         let key = permissions.refused_label_key(&self.object.spec)?;
         Some(Failure {
             reason: Reason::LabelNotAllowed,
@@ -164,7 +236,7 @@ impl Entry {
     }
 
     /// The election with its status, if that is known.
-    pub(super) fn subject(&self, now: Instant) -> Option<Subject> {
+    fn subject(&self, now: Instant) -> Option<Subject> {
         let until = self.believed_until();
         Some(Subject {
             object: self.object.clone(),

@@ -242,6 +242,7 @@ impl ProjectionClient {
                 pod: pod.clone(),
                 pod_uid: applied.pod_uid.clone(),
                 labels: BTreeMap::new(),
+                is_costly: false,
                 only_after_all: false,
             };
             let election = (election_uid, applied.election.as_str());

@@ -255,13 +255,13 @@ impl ProjectionClient {
             }
             let now = applied_labels(&meta).remove(election.0);
             let done = match now {
-                Some(now) => now.labels == change.labels && !change.labels.is_empty(),
+                Some(now) => change.is_done(&now) && !change.labels.is_empty(),
                 None => change.labels.is_empty(),
             };
             if done {
                 return Ok(Some(meta));
             }
-            let body = Patch::Apply(patch(election, &meta, &change.labels));
+            let body = Patch::Apply(patch(election, &meta, change));
             match self.write(api.patch_metadata(pod, &params, &body)).await {
                 Ok(object) => {
                     *writes += 1;

@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bellwether_api::conditions::NewCondition;
-use bellwether_api::election::{Reason, RolloutProjection, WorkloadKind};
+use bellwether_api::election::{ConditionType, Reason, RolloutProjection, WorkloadKind};
 use bellwether_election::projection::{CandidatePods, Failure, PodFacts, Pods, Subject};
 use bellwether_election::rollout::{
     Outcome, Step, Unled, Wait, Workload, daemon_set, leadership, stateful_set, step, told, unled,
-    workload_pods,
+    unsettled, workload_pods,
 };
 use futures::StreamExt;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
@@ -228,11 +228,19 @@ impl ProjectionClient {
             (Err(failure), _) => return Some(failed(failure.clone())),
             (_, None) => return None,
         };
+        let was_over = is_over(subject);
         let decide = |workload: &Workload| {
             let is_evicted = |uid: &str| look.evicted.contains(uid);
             let pods = workload_pods(workload, facts.iter(), subject, candidate_pods, is_evicted);
             let leads = leadership(candidate_pods.leader.as_ref(), &pods, look.unled);
-            let next = step(workload, &pods, &leads);
+            let next = match step(workload, &pods, &leads) {
+                // Pods that fail after a rollout are no part of it.
+                Step::Done if !was_over => match unsettled(workload, &pods, &leads) {
+                    Some(wait) => Step::Wait(wait),
+                    None => Step::Done,
+                },
+                next => next,
+            };
             (pods, next)
         };
         let mut known = look.workload.clone();
@@ -381,6 +389,14 @@ impl ProjectionClient {
             }
         }
     }
+}
+
+/// Whether the status says that every pod has the newest revision.
+fn is_over(subject: &Subject) -> bool {
+    let mut conditions = subject.status.conditions.iter();
+    conditions.any(|condition| {
+        condition.type_ == ConditionType::RolledOut.as_str() && condition.status == "True"
+    })
 }
 
 /// The same failure with the reasons of a rollout, whose rights are others than those of the other projections.

@@ -199,6 +199,37 @@ fn all() -> Value {
 const ROLE: &str = "zookeeper.bellwether.dev/role";
 
 #[tokio::test]
+async fn the_deletion_cost_moves_with_the_leaders_label_and_goes_with_the_option() {
+    let bench = Bench::new(true);
+    let cost = |bench: &Bench, name: &str| {
+        let pod = bench.get(pod(name));
+        pod["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"].clone()
+    };
+    let costs = |bench: &Bench| [cost(bench, "a"), cost(bench, "b")];
+    bench.show(json!({"podLabels": {}}), Some("a"));
+    bench
+        .until("a is labelled", |bench| {
+            bench.get(pod("a"))["metadata"]["labels"][ROLE] == "leader"
+        })
+        .await;
+    assert_eq!(costs(&bench), [Value::Null, Value::Null]);
+    let costly = json!({"podLabels": {"deletionCost": true}});
+    bench.show(costly.clone(), Some("a"));
+    let only = |bench: &Bench, name: &str| {
+        let others = ["a", "b"].into_iter().filter(|other| *other != name);
+        cost(bench, name) == "100" && others.into_iter().all(|other| cost(bench, other).is_null())
+    };
+    bench.until("a costs", |bench| only(bench, "a")).await;
+    bench.show(costly, Some("b"));
+    bench.until("b costs", |bench| only(bench, "b")).await;
+    bench.show(json!({"podLabels": {}}), Some("b"));
+    bench
+        .until("nobody costs", |bench| cost(bench, "b").is_null())
+        .await;
+    assert_eq!(bench.get(pod("b"))["metadata"]["labels"][ROLE], "leader");
+}
+
+#[tokio::test]
 async fn everything_follows_the_leader_and_what_did_not_change_is_not_written() {
     let bench = Bench::new(true);
     bench.show(all(), Some("a"));

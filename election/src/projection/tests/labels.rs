@@ -1,6 +1,6 @@
 //! Labels: who has which, and in what order they move.
 
-use bellwether_api::labels::{LABELLED_BY, ROLE_LABELLED};
+use bellwether_api::labels::{DELETION_COST, LABELLED_BY, ROLE_LABELLED};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 
 use super::*;
@@ -79,9 +79,19 @@ fn a_patch_names_the_version_that_it_was_decided_from() {
     .meta("a");
     meta.resource_version = Some("5".to_owned());
     meta.namespace = Some("shop".to_owned());
-    let labels = BTreeMap::from([("role".to_owned(), "leader".to_owned())]);
-    let set = patch(("uid-1", "app"), &meta, &labels);
-    let back = patch(("uid-1", "app"), &meta, &BTreeMap::new());
+    let mut change = Change {
+        pod: "a".to_owned(),
+        pod_uid: "u".to_owned(),
+        labels: BTreeMap::from([("role".to_owned(), "leader".to_owned())]),
+        is_costly: false,
+        only_after_all: true,
+    };
+    let set = patch(("uid-1", "app"), &meta, &change);
+    change.is_costly = true;
+    let costly = patch(("uid-1", "app"), &meta, &change);
+    assert_eq!(costly["metadata"]["annotations"][DELETION_COST], "100");
+    change.labels.clear();
+    let back = patch(("uid-1", "app"), &meta, &change);
     insta::assert_yaml_snapshot!(json!({ "set": set, "take back": back }));
     assert_eq!(set["metadata"]["labels"][ROLE_LABELLED], "true");
     assert_eq!(
