@@ -24,7 +24,6 @@ use bellwether_api::LeaderElection;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -40,7 +39,6 @@ use self::turns::Turns;
 use super::messages::{ElectionUpdate, WriterInput};
 use super::metrics::Metrics;
 use super::registry::Task;
-use super::sighting::Sighting;
 use super::{Key, Scope};
 
 /// How many observations may wait.

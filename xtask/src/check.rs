@@ -4,7 +4,12 @@ use std::fs;
 
 use anyhow::{Result, bail};
 
-use crate::{build::root, chart, cluster::requirements, generate, process, progress, reference};
+use crate::{
+    build::{self, root},
+    chart,
+    cluster::requirements,
+    generate, process, progress, reference,
+};
 
 /// Runs every check, even after a failure, so that one run reports everything.
 pub(crate) fn check() -> Result<()> {
@@ -16,32 +21,9 @@ pub(crate) fn check() -> Result<()> {
             failed.push(name.to_owned());
         }
     };
-    step("formatting", cargo(&["fmt", "--all", "--check"], &[]));
-    step(
-        "lints",
-        cargo(
-            &[
-                "clippy",
-                "--workspace",
-                "--all-targets",
-                "--quiet",
-                "--",
-                "-D",
-                "warnings",
-            ],
-            &[],
-        ),
-    );
-    step(
-        "documentation",
-        cargo(
-            &["doc", "--workspace", "--no-deps", "--quiet"],
-            &[(
-                "RUSTDOCFLAGS",
-                "-D warnings -A rustdoc::private_intra_doc_links --document-private-items",
-            )],
-        ),
-    );
+    step("formatting", cargo(&["fmt", "--all", "--check"]));
+    step("lints", lints());
+    step("documentation", documentation());
     step("fuzz target", fuzz_target());
     step("generated files", generate::check_drift());
     step("pure crates", pure_crates());
@@ -59,10 +41,7 @@ pub(crate) fn check() -> Result<()> {
     if process::find_program("cargo-deny").is_some() {
         step(
             "dependencies",
-            cargo(
-                &["deny", "--offline", "check", "bans", "licenses", "sources"],
-                &[],
-            ),
+            cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"]),
         );
     } else {
         progress::say(
@@ -75,12 +54,27 @@ pub(crate) fn check() -> Result<()> {
     Ok(())
 }
 
-fn cargo(arguments: &[&str], environment: &[(&str, &str)]) -> Result<()> {
-    let mut command = process::command("cargo", arguments);
-    command
-        .current_dir(root())
-        .envs(environment.iter().copied());
+/// For the target that is built and tested: libraries in C are compiled once then.
+fn lints() -> Result<()> {
+    let mut command = build::cargo("clippy")?;
+    command.args(["--workspace", "--all-targets", "--quiet"]);
+    command.args(["--", "-D", "warnings"]);
     process::run(&mut command)
+}
+
+fn documentation() -> Result<()> {
+    let mut command = build::cargo("doc")?;
+    command.args(["--workspace", "--no-deps", "--quiet"]);
+    command.env(
+        "RUSTDOCFLAGS",
+        "-D warnings -A rustdoc::private_intra_doc_links --document-private-items",
+    );
+    process::run(&mut command)
+}
+
+fn cargo(arguments: &[&str]) -> Result<()> {
+    let mut command = process::command("cargo", arguments);
+    process::run(command.current_dir(root()))
 }
 
 /// The fuzz target is not a member of the workspace, so no other check covers it.
@@ -88,7 +82,7 @@ fn fuzz_target() -> Result<()> {
     let manifest = ["--manifest-path", "proof/fuzz/Cargo.toml"];
     let mut format = vec!["fmt", "--check"];
     format.extend(manifest);
-    cargo(&format, &[])?;
+    cargo(&format)?;
     let mut lints = vec![
         "clippy",
         "--locked",
@@ -98,7 +92,7 @@ fn fuzz_target() -> Result<()> {
     ];
     lints.extend(manifest);
     lints.extend(["--", "-D", "warnings"]);
-    cargo(&lints, &[])
+    cargo(&lints)
 }
 
 /// The workflows of GitHub, none of which can run here.

@@ -4,10 +4,12 @@ use std::sync::{Arc, Mutex};
 
 use bellwether_api::election::{Candidate, Leader, LeaderElectionStatus};
 use bellwether_api_server::{Action, ApiServer, Before, Call, Faults, Kind, Write};
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use super::super::sighting::Sighting;
 use super::*;
 use crate::lease::Holder;
 
