@@ -75,6 +75,12 @@ reasons! {
     MirrorStale: "What the reason of the condition `Synced` says.",
     /// `LeaderElection`, a warning: a projection does not say what the status says.
     ProjectionFailed: "What the reason of the condition `Projected` says.",
+    /// `LeaderElection`: pods of an older revision of its workload are replaced.
+    RollingOut: NOTHING,
+    /// `LeaderElection`: every pod of its workload has the newest revision, is ready and a candidate.
+    RolledOut: NOTHING,
+    /// `LeaderElection`, a warning: no pod of its workload can be evicted.
+    RolloutStopped: "What the reason of the condition `RolledOut` says.",
 }
 
 #[cfg(test)]

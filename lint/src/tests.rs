@@ -339,6 +339,31 @@ fn a_key_that_no_server_reads_is_a_warning() {
 }
 
 #[test]
+fn a_workload_that_is_rolled_out_leaves_the_deletion_of_its_pods_to_others() {
+    let linter = Linter::new().unwrap();
+    let found = |namespace: &str, kind: &str, strategy: &str| {
+        let text = format!(
+            "apiVersion: apps/v1\nkind: {kind}\nmetadata: {{name: web{namespace}}}\nspec: {{{strategy}}}\n---\n\
+             apiVersion: zookeeper.bellwether.dev/v1alpha1\nkind: LeaderElection\nmetadata: {{name: a}}\nspec:\n\
+             \x20 ensembleRef: {{name: main}}\n  path: /a\n  dialect: {{type: Kazoo}}\n\
+             \x20 podBinding: {{selector: {{matchLabels: {{app: web}}}}}}\n\
+             \x20 projections: {{rollout: {{workload: {{kind: StatefulSet, name: web}}}}}}\n"
+        );
+        let report = linter.check(&text, &Existing::default());
+        let fields = report.findings.iter().map(|f| f.field.clone());
+        fields.collect::<Vec<_>>().join(" ")
+    };
+    let field = "spec.projections.rollout.workload";
+    assert_eq!(found("", "StatefulSet", ""), field);
+    let rolling = "updateStrategy: {type: RollingUpdate}";
+    assert_eq!(found("", "StatefulSet", rolling), field);
+    let on_delete = "updateStrategy: {type: OnDelete}";
+    assert_eq!(found("", "StatefulSet", on_delete), "");
+    assert_eq!(found("", "Deployment", rolling), "");
+    assert_eq!(found(", namespace: other", "StatefulSet", rolling), "");
+}
+
+#[test]
 fn the_service_of_an_election_must_not_be_one_of_an_ensemble() {
     let linter = Linter::new().unwrap();
     let found = |election: &str, namespace: &str, service: &str| {

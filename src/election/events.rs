@@ -77,7 +77,43 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
             note,
         ));
     }
+    events.extend(rollout(old, new));
     events
+}
+
+/// A rollout that begins, ends, or cannot go on. That it waits for a pod or the next leader belongs to its course.
+fn rollout(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Option<Event> {
+    let told = |status: &LeaderElectionStatus| {
+        let mut conditions = status.conditions.iter();
+        let rolled_out = ConditionType::RolledOut.as_str();
+        conditions
+            .find(|condition| condition.type_ == rolled_out)
+            .cloned()
+    };
+    let (before, now) = (old.and_then(told), told(new)?);
+    let was = |reason: &str| {
+        before
+            .as_ref()
+            .is_some_and(|before| before.reason == reason)
+    };
+    if was(&now.reason) {
+        return None;
+    }
+    let stops = [
+        Reason::EvictionRefused,
+        Reason::WorkloadUnusable,
+        Reason::RolloutForbidden,
+    ];
+    let (type_, reason) = if stops.iter().any(|stop| stop.as_str() == now.reason) {
+        (EventType::Warning, EventReason::RolloutStopped)
+    } else if now.reason == Reason::Replaced.as_str() && before.is_some() {
+        (EventType::Normal, EventReason::RolledOut)
+    } else if now.reason == Reason::Replacing.as_str() && was(Reason::Replaced.as_str()) {
+        (EventType::Normal, EventReason::RollingOut)
+    } else {
+        return None;
+    };
+    Some(event(type_, reason, "RollOut", now.message))
 }
 
 fn failed_projection(status: &LeaderElectionStatus) -> Option<&Condition> {
@@ -183,6 +219,35 @@ mod tests {
             reasons(Some(&taken), &with("Unknown", "NotObserved")),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn a_rollout_is_told_when_it_begins_ends_or_cannot_go_on() {
+        let with = |reason: &str| LeaderElectionStatus {
+            conditions: vec![Condition {
+                type_: "RolledOut".to_owned(),
+                status: String::new(),
+                reason: reason.to_owned(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            }],
+            ..LeaderElectionStatus::default()
+        };
+        for (old, new, told) in [
+            ("Replaced", "Replacing", Some("RollingOut")),
+            ("Replacing", "Replacing", None),
+            ("Replacing", "LeaderUnknown", None),
+            ("LeaderUnknown", "Replacing", None),
+            ("Replacing", "EvictionRefused", Some("RolloutStopped")),
+            ("EvictionRefused", "Replacing", None),
+            ("Replacing", "Replaced", Some("RolledOut")),
+        ] {
+            let found = reasons(Some(&with(old)), &with(new));
+            assert_eq!(found, told.into_iter().collect::<Vec<_>>(), "{old} {new}");
+        }
+        let none = LeaderElectionStatus::default();
+        assert_eq!(reasons(Some(&none), &with("Replaced")), [""; 0]);
     }
 
     #[test]
