@@ -79,7 +79,17 @@ impl RequestError {
         matches!(self, Self::Api(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
     }
 
+    /// Why something could not be written.
     pub(super) fn failure(self, what: &str) -> Failure {
+        self.failure_to(("write", "written"), what)
+    }
+
+    /// Why something could not be read.
+    pub(super) fn unread(self, what: &str) -> Failure {
+        self.failure_to(("read", "read"), what)
+    }
+
+    fn failure_to(self, (verb, done): (&str, &str), what: &str) -> Failure {
         let (reason, message) = match &self {
             Self::NotHolder => (Reason::WriteFailed, "the lease is not held".to_owned()),
             Self::Timeout => (
@@ -100,9 +110,9 @@ impl RequestError {
         Failure {
             reason,
             what: match reason {
-                Reason::Forbidden => format!("The operator may not write {what}: {message}."),
+                Reason::Forbidden => format!("The operator may not {verb} {what}: {message}."),
                 Reason::Refused => format!("The API server does not accept {what}: {message}."),
-                _ => format!("{what} could not be written: {message}."),
+                _ => format!("{what} could not be {done}: {message}."),
             },
         }
     }

@@ -368,13 +368,13 @@ impl ProjectionClient {
             WorkloadKind::StatefulSet => {
                 let api: Api<StatefulSet> = Api::namespaced(self.kube.clone(), namespace);
                 let set = self.read(api.get_opt(&named.name)).await;
-                let set = set.map_err(|error| refused(error.failure(&what)))?;
+                let set = set.map_err(|error| refused(error.unread(&what)))?;
                 stateful_set(&set.ok_or_else(missing)?, rollout).map_err(unusable)
             }
             WorkloadKind::DaemonSet => {
                 let api: Api<DaemonSet> = Api::namespaced(self.kube.clone(), namespace);
                 let set = self.read(api.get_opt(&named.name)).await;
-                let set = set.map_err(|error| refused(error.failure(&what)))?;
+                let set = set.map_err(|error| refused(error.unread(&what)))?;
                 let set = set.ok_or_else(missing)?;
                 let api: Api<ControllerRevision> = Api::namespaced(self.kube.clone(), namespace);
                 let labels = set.spec.as_ref().and_then(|spec| {
@@ -384,7 +384,7 @@ impl ProjectionClient {
                 });
                 let params = ListParams::default().labels(&labels.unwrap_or_default());
                 let revisions = self.read(api.list(&params)).await;
-                let revisions = revisions.map_err(|error| refused(error.failure(&what)))?;
+                let revisions = revisions.map_err(|error| refused(error.unread(&what)))?;
                 daemon_set(&set, &revisions.items, rollout).map_err(unusable)
             }
         }
