@@ -51,6 +51,8 @@ pub(super) struct Rollout {
     watch: Option<(RolloutProjection, Task)>,
     /// The workload as last read; `None` if it may have changed since.
     workload: Option<Workload>,
+    /// Whether the watch has shown no change of the workload since the look that is under way began.
+    is_unchanged: bool,
     /// The pods that were evicted, by uid, until the watch shows that they are gone.
     evicted: HashSet<String>,
     /// What is not known of the leader, and since when.
@@ -103,6 +105,7 @@ impl Rollout {
     /// Notes that the workload may have changed.
     pub(super) fn outdate(&mut self) {
         self.workload = None;
+        self.is_unchanged = false;
     }
 
     /// What a look starts from. `pods` are those that the election may bind, or why they are not known.
@@ -130,6 +133,7 @@ impl Rollout {
             let exists = |uid: &String| pods.iter().any(|pod| pod.uid == *uid);
             self.evicted.retain(exists);
         }
+        self.is_unchanged = true;
         Some(Look {
             rollout,
             workload: self.workload.clone(),
@@ -142,7 +146,8 @@ impl Rollout {
 
     /// Takes what a look found. Returns how soon to look again.
     pub(super) fn looked(&mut self, looked: Looked) -> Option<Duration> {
-        self.workload = looked.workload;
+        // What the look read may be older than a change that came meanwhile.
+        self.workload = looked.workload.filter(|_| self.is_unchanged);
         self.evicted.extend(looked.evicted);
         self.told = Some(looked.told);
         looked.again
@@ -228,7 +233,7 @@ impl ProjectionClient {
             (Err(failure), _) => return Some(failed(failure.clone())),
             (_, None) => return None,
         };
-        let was_over = is_over(subject);
+        let was_over = was_rolled_out(subject);
         let decide = |workload: &Workload| {
             let is_evicted = |uid: &str| look.evicted.contains(uid);
             let pods = workload_pods(workload, facts.iter(), subject, candidate_pods, is_evicted);
@@ -392,7 +397,7 @@ impl ProjectionClient {
 }
 
 /// Whether the status says that every pod has the newest revision.
-fn is_over(subject: &Subject) -> bool {
+fn was_rolled_out(subject: &Subject) -> bool {
     let mut conditions = subject.status.conditions.iter();
     conditions.any(|condition| {
         condition.type_ == ConditionType::RolledOut.as_str() && condition.status == "True"

@@ -1,6 +1,9 @@
 //! Rollouts of workloads.
 
+use std::sync::atomic::AtomicBool;
+
 use bellwether_api::election::LeaderElectionStatus;
+use bellwether_api_server::After;
 use serde_json::{Value, json};
 
 use super::*;
@@ -147,6 +150,39 @@ async fn a_workload_is_read_again_before_an_eviction() {
     bench.reason("Replacing").await;
     sleep(QUIET).await;
     assert!(exists(&bench, "a") && exists(&bench, "b"));
+}
+
+/// The answers to reads of StatefulSets take a while. Tells when one was read.
+struct SlowSets(Arc<AtomicBool>);
+
+impl Faults for SlowSets {
+    fn after(&mut self, call: &Call, _code: u16) -> After {
+        let is_read = call.kind == Kind::STATEFUL_SET && call.action == Action::Get;
+        if is_read {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        After {
+            delay: Duration::from_millis(if is_read { 300 } else { 0 }),
+            ..After::default()
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_of_the_workload_while_it_is_read_is_not_missed() {
+    let bench = Bench::new(true);
+    let read = Arc::new(AtomicBool::default());
+    bench.server.set_faults(SlowSets(read.clone()));
+    outdated_set(&bench);
+    tell(&bench, |now| now["observedGeneration"] = json!(0));
+    show(&bench, "a", &["a", "b"]);
+    bench
+        .until("the set is read", |_| read.load(Ordering::Relaxed))
+        .await;
+    tell(&bench, |now| now["observedGeneration"] = json!(1));
+    bench
+        .until("b is evicted", |bench| !exists(bench, "b"))
+        .await;
 }
 
 #[tokio::test]
