@@ -270,7 +270,7 @@ fn addresses(history: &[Event]) -> BTreeMap<&str, &str> {
 }
 
 /// Whether the pod of this name served in a sample that counts, by when it was asked, in Unix seconds, and by the address
-/// that answered. When a watch tells of a pod says little: on a busy machine the pod may serve before.
+/// that answered. The time at which a watch tells of a pod is no measure: on a busy machine the pod may serve before.
 fn served(verdict: &Verdict, pod: &str, counts: impl Fn(f64, Option<&str>) -> bool) -> bool {
     verdict.samples.iter().any(|sample| {
         let sent = sample["sent"].as_f64().unwrap_or_default();
@@ -438,10 +438,10 @@ mod tests {
             sample(19, "d", "zk-0", "follower"),
         ];
         assert!(assert_quorum_kept(&history, &verdict(&samples)).is_ok());
-        // The pod before it is no evidence, whenever it was asked.
+        // A sample of the pod that was there before does not count.
         samples[4] = sample(19, "a", "zk-0", "follower");
         assert!(assert_quorum_kept(&history, &verdict(&samples)).is_err());
-        // The watch told of the pod late.
+        // A sample counts although the watch told of the pod after it.
         samples[4] = sample(10, "d", "zk-0", "follower");
         assert!(assert_quorum_kept(&history, &verdict(&samples)).is_ok());
         samples[4] = sample(24, "d", "zk-0", "follower");

@@ -61,6 +61,13 @@ pub struct WorkloadPod {
     pub is_candidate: bool,
 }
 
+impl WorkloadPod {
+    /// Whether it is ready, stays, and is a candidate if it has to be one.
+    fn is_available(&self, as_candidate: bool) -> bool {
+        self.is_ready && !self.is_terminating && (!as_candidate || self.is_candidate)
+    }
+}
+
 /// Who leads, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leadership {
@@ -127,10 +134,7 @@ pub fn step(workload: &Workload, pods: &[WorkloadPod], leadership: &Leadership) 
     };
     let leads = |pod: &WorkloadPod| leader.is_some_and(|leader| leader.is(pod));
     let needs_candidates = leader.is_some();
-    let is_available = |pod: &WorkloadPod| {
-        let is_back = !needs_candidates || pod.is_candidate || is_outdated(&pod);
-        pod.is_ready && !pod.is_terminating && is_back
-    };
+    let is_available = |pod: &WorkloadPod| pod.is_available(needs_candidates && !is_outdated(&pod));
     let missing = workload.replicas.saturating_sub(pods.len());
     let unavailable: Vec<&WorkloadPod> = pods.iter().filter(|pod| !is_available(pod)).collect();
     let is_replaced = |pod: &&&WorkloadPod| pod.is_terminating || !is_outdated(pod);
@@ -172,11 +176,9 @@ pub fn unsettled(
     leadership: &Leadership,
 ) -> Option<Wait> {
     let needs_candidates = matches!(leadership, Leadership::Pod(_) | Leadership::Elsewhere);
-    let is_available = |pod: &&WorkloadPod| {
-        pod.is_ready && !pod.is_terminating && (!needs_candidates || pod.is_candidate)
-    };
     let missing = workload.replicas.saturating_sub(pods.len());
-    let unavailable: Vec<&WorkloadPod> = pods.iter().filter(|pod| !is_available(pod)).collect();
+    let is_unavailable = |pod: &&WorkloadPod| !pod.is_available(needs_candidates);
+    let unavailable: Vec<&WorkloadPod> = pods.iter().filter(is_unavailable).collect();
     let is_settled = missing == 0 && unavailable.is_empty();
     (!is_settled).then(|| what_is_missing(missing, &unavailable))
 }

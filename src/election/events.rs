@@ -83,19 +83,8 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
 
 /// A rollout that begins, ends, or cannot go on. That it waits for a pod or the next leader belongs to its course.
 fn rollout(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Option<Event> {
-    let told = |status: &LeaderElectionStatus| {
-        let mut conditions = status.conditions.iter();
-        let rolled_out = ConditionType::RolledOut.as_str();
-        conditions
-            .find(|condition| condition.type_ == rolled_out)
-            .cloned()
-    };
-    let (before, now) = (old.and_then(told), told(new)?);
-    let was = |reason: &str| {
-        before
-            .as_ref()
-            .is_some_and(|before| before.reason == reason)
-    };
+    let (before, now) = (old.and_then(rolled_out), rolled_out(new)?);
+    let was = |reason: &str| before.is_some_and(|before| before.reason == reason);
     if was(&now.reason) {
         return None;
     }
@@ -113,7 +102,13 @@ fn rollout(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Op
     } else {
         return None;
     };
-    Some(event(type_, reason, "RollOut", now.message))
+    Some(event(type_, reason, "RollOut", now.message.clone()))
+}
+
+fn rolled_out(status: &LeaderElectionStatus) -> Option<&Condition> {
+    let rolled_out = ConditionType::RolledOut.as_str();
+    let mut conditions = status.conditions.iter();
+    conditions.find(|condition| condition.type_ == rolled_out)
 }
 
 fn failed_projection(status: &LeaderElectionStatus) -> Option<&Condition> {

@@ -162,15 +162,14 @@ pub fn changes(roles: &Roles, applied_labels: &BTreeMap<String, AppliedLabels>) 
         .map(|(change, _)| change)
         .collect();
     let has = |pod: &str, uid: &str| {
-        let applied = applied_labels
+        applied_labels
             .get(pod)
-            .filter(|applied| applied.pod_uid == uid);
-        applied.cloned()
+            .filter(|applied| applied.pod_uid == uid)
     };
     if let Some((pod, uid)) = &roles.leader {
         let mut leader = change(pod, uid);
         leader.only_after_all = true;
-        if !has(pod, uid).is_some_and(|applied| leader.is_done(&applied)) {
+        if !has(pod, uid).is_some_and(|applied| leader.is_done(applied)) {
             changes.push(leader);
         }
     }

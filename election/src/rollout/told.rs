@@ -42,18 +42,12 @@ pub fn told(
         let all = workload.replicas.max(pods.len());
         format!("{current} of {all} pods of the {named} have its newest revision.")
     });
-    let replacing = |what: String| {
+    let not_yet = |reason, what: &str| {
         let what = format!("{progress} {what}");
-        say(ConditionStatus::False, Reason::Replacing, what.trim_start())
+        say(ConditionStatus::False, reason, what.trim_start())
     };
-    let unled = |what: &str| {
-        let what = format!("{progress} {what}");
-        say(
-            ConditionStatus::False,
-            Reason::LeaderUnknown,
-            what.trim_start(),
-        )
-    };
+    let replacing = |what: String| not_yet(Reason::Replacing, &what);
+    let unled = |what: &str| not_yet(Reason::LeaderUnknown, what);
     match outcome {
         Outcome::Done => say(ConditionStatus::True, Reason::Replaced, &progress),
         Outcome::Evicted(pods) => replacing(format!("{} evicted.", were(pods))),
@@ -62,12 +56,9 @@ pub fn told(
             presentable(pod)
         )),
         Outcome::Refused(pod, message) => {
-            let message = message.trim_end_matches('.');
-            let what = format!(
-                "{progress} {} may not be evicted now: {message}.",
-                presentable(pod)
-            );
-            say(ConditionStatus::False, Reason::EvictionRefused, &what)
+            let (pod, message) = (presentable(pod), message.trim_end_matches('.'));
+            let what = format!("{pod} may not be evicted now: {message}.");
+            not_yet(Reason::EvictionRefused, &what)
         }
         Outcome::Failed(failure) => {
             let status = match failure.reason {
