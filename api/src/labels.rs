@@ -86,7 +86,8 @@ pub const SECRET_HOSTS: &str = "zookeeper.bellwether.dev/hosts";
 
 /// Label on everything that an election is projected to, but pods: the uid of the `LeaderElection`.
 pub const ELECTION_UID: &str = "zookeeper.bellwether.dev/election-uid";
-/// Annotation on projected objects: the leader's fencing token in decimal; absent if no candidate leads.
+/// Annotation on the Lease and the EndpointSlice of an election: the fencing token, in decimal, of the leader that they
+/// show; absent if they show none.
 pub const FENCING_TOKEN: &str = "zookeeper.bellwether.dev/fencing-token";
 
 /// On the Service of an election: the keys of its annotations that the spec of the election asked for, with commas between

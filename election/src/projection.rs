@@ -161,6 +161,18 @@ impl Subject {
     }
 }
 
+/// Writes the fencing token of the leader that an object shows onto it, or takes the one before away.
+fn say_token(meta: &mut ObjectMeta, leader: Option<&Leader>) {
+    let annotations = meta.annotations.get_or_insert_default();
+    match leader.and_then(|leader| leader.fencing_token.clone()) {
+        Some(token) => annotations.insert(names::FENCING_TOKEN.to_owned(), token),
+        None => annotations.remove(names::FENCING_TOKEN),
+    };
+    if annotations.is_empty() {
+        meta.annotations = None;
+    }
+}
+
 /// What has to be done about one object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step<K> {

@@ -5,7 +5,8 @@
 //! with `OnDelete` does, these rules change it once:
 //!
 //! 1. Followers go first. The leader goes when no other pod of an older revision is left and every other pod is available.
-//! 2. A pod of the new revision is available when it is ready and a candidate again. Until it is, it counts as one that is
+//! 2. A pod of the new revision is available when it has been ready for the workload's `minReadySeconds` and is a candidate
+//!    again. Until it is, it counts as one that is
 //!    being replaced, and no more than `max_unavailable` pods are replaced at a time. So a broken image stops after so many
 //!    followers, while the leader runs the revision before.
 //! 3. A pod of an older revision that is ready goes only while fewer than `max_unavailable` others are unavailable. One that
@@ -40,6 +41,8 @@ pub struct Workload {
     pub replicas: usize,
     /// How many of them may be replaced at a time, at least 1.
     pub max_unavailable: usize,
+    /// How long a pod has to be ready before it is available.
+    pub min_ready: Duration,
     /// After which time without knowing who leads the pods are replaced in the ordinary order; `None` for never.
     pub goes_on_after: Option<Duration>,
 }
@@ -55,6 +58,8 @@ pub struct WorkloadPod {
     pub revision: Option<String>,
     /// Whether it is ready.
     pub is_ready: bool,
+    /// Whether it has been ready for as long as the workload asks for.
+    pub has_stayed_ready: bool,
     /// Whether it is being deleted.
     pub is_terminating: bool,
     /// Whether a candidate of the election is bound to it.
@@ -62,9 +67,12 @@ pub struct WorkloadPod {
 }
 
 impl WorkloadPod {
-    /// Whether it is ready, stays, and is a candidate if it has to be one.
+    /// Whether it has stayed ready, is not being deleted, and is a candidate if it has to be one.
     fn is_available(&self, as_candidate: bool) -> bool {
-        self.is_ready && !self.is_terminating && (!as_candidate || self.is_candidate)
+        self.is_ready
+            && self.has_stayed_ready
+            && !self.is_terminating
+            && (!as_candidate || self.is_candidate)
     }
 }
 
@@ -113,6 +121,8 @@ pub enum Wait {
     Creation(usize),
     /// These pods are being deleted, or are not ready.
     Readiness(Vec<String>),
+    /// These pods are ready, and have not been for `minReadySeconds`.
+    Age(Vec<String>),
     /// These pods are ready and not yet candidates.
     Candidacy(Vec<String>),
 }
@@ -219,10 +229,13 @@ fn what_is_missing(missing: usize, unavailable: &[&WorkloadPod]) -> Wait {
         .iter()
         .copied()
         .partition(|pod| pod.is_ready && !pod.is_terminating);
-    match (missing, down.is_empty()) {
-        (_, false) => Wait::Readiness(names(&down)),
-        (0, true) => Wait::Candidacy(names(&up)),
-        (missing, true) => Wait::Creation(missing),
+    let is_young = |pod: &&WorkloadPod| !pod.has_stayed_ready;
+    let young: Vec<&WorkloadPod> = up.iter().copied().filter(is_young).collect();
+    match missing {
+        _ if !down.is_empty() => Wait::Readiness(names(&down)),
+        0 if !young.is_empty() => Wait::Age(names(&young)),
+        0 => Wait::Candidacy(names(&up)),
+        missing => Wait::Creation(missing),
     }
 }
 

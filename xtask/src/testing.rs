@@ -70,42 +70,40 @@ struct Found {
     errors: Vec<String>,
 }
 
-/// What runs beside other tests, one after the other.
-#[derive(Debug, Default)]
-struct Beside {
-    servers: Option<Command>,
-    lives: Option<(PathBuf, Lives)>,
-}
-
 /// Runs the tests. Fails when one failed.
 pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     let started = Instant::now();
     let mut found = Found::default();
     let programs = Programs::compile()?;
-    let mut beside = Beside::default();
+    let mut servers_beside = None;
     if !arguments.end_to_end && !arguments.quick {
-        beside.servers = Some(servers(arguments, &programs)?);
+        servers_beside = Some(servers(arguments, &programs)?);
     }
     let has_cluster = !(arguments.no_cluster || arguments.servers || arguments.quick);
-    if !arguments.end_to_end && !arguments.servers {
-        let mut lives = lives(arguments, &programs)?;
-        if has_cluster {
-            beside.lives = lives.take();
+    let was_running = has_cluster && (target.is_existing()? || Cluster::open(target).is_ok());
+    let cluster = thread::scope(|scope| {
+        // Starting a cluster is mostly waiting, so unit tests run meanwhile.
+        let starting = has_cluster.then(|| scope.spawn(|| start(target)));
+        if !arguments.end_to_end && !arguments.servers {
+            let lives = lives(arguments, &programs)?;
+            let beside = |found: &mut Found| live(lives, found);
+            found.run_beside(UNIT, &mut unit(arguments)?, beside)?;
         }
-        let servers = None;
-        found.run_beside(UNIT, &mut unit(arguments)?, Beside { servers, lives })?;
-    }
-    if has_cluster {
-        let was_running = target.is_existing()? || Cluster::open(target).is_ok();
-        let result = end_to_end(arguments, target, &programs, beside, &mut found);
+        let started = starting.map(|starting| starting.join());
+        let started = started.map(|result| result.unwrap_or_else(|_| bail!("the start panicked")));
+        Ok::<_, anyhow::Error>(started)
+    })?;
+    if let Some(cluster) = cluster {
+        let run = |cluster| end_to_end(arguments, &cluster, &programs, servers_beside, &mut found);
+        let result = cluster.and_then(run);
         if !arguments.keep && !was_running {
             Cluster::down()?;
         }
         if let Err(error) = result {
             found.errors.push(format!("{error:#}"));
         }
-    } else {
-        beside.run(&mut found)?;
+    } else if let Some(mut servers) = servers_beside {
+        found.run(SERVERS, &mut servers)?;
     }
     for error in &found.errors {
         say(format!("error: {error}"));
@@ -157,18 +155,22 @@ fn servers(arguments: &Arguments, programs: &Programs) -> Result<Command> {
     Ok(command)
 }
 
-/// Runs the end-to-end tests that share the operator, and then those that need it alone. These mostly wait, so that
-/// others run beside them.
-fn end_to_end(
-    arguments: &Arguments,
-    target: &Target,
-    programs: &Programs,
-    beside: Beside,
-    found: &mut Found,
-) -> Result<()> {
+/// Installs what the end-to-end tests need, and the operator on a cluster.
+fn start(target: &Target) -> Result<Cluster> {
     requirements::to_look_at_pages();
     requirements::to_monitor()?;
-    let cluster = install::operator(target)?;
+    install::operator(target)
+}
+
+/// Runs the end-to-end tests that share the operator, and then those that need it alone. These mostly wait, so that
+/// the tests on servers run beside them.
+fn end_to_end(
+    arguments: &Arguments,
+    cluster: &Cluster,
+    programs: &Programs,
+    servers: Option<Command>,
+    found: &mut Found,
+) -> Result<()> {
     let program = programs.path("cluster")?;
     let tests = |part: &str| -> Result<Command> {
         let mut command = cluster.exec(&[&*program.to_string_lossy()])?;
@@ -186,6 +188,10 @@ fn end_to_end(
     };
     found.run("end-to-end tests", &mut tests("together")?)?;
     let title = "end-to-end tests, one by one";
+    let beside = |found: &mut Found| match servers {
+        Some(mut servers) => found.run(SERVERS, &mut servers),
+        None => Ok(()),
+    };
     found.run_beside(title, &mut tests("alone")?, beside)
 }
 
@@ -228,29 +234,31 @@ impl Programs {
     }
 }
 
-impl Beside {
-    fn run(self, found: &mut Found) -> Result<()> {
-        if let Some(mut servers) = self.servers {
-            found.run(SERVERS, &mut servers)?;
-        }
-        if let Some((simulator, lives)) = self.lives {
-            let begin = Instant::now();
-            match simulate::test(&simulator, lives) {
-                Ok(lives) => found.passed += lives,
-                Err(error) => found.errors.push(format!("{error:#}")),
-            }
-            say(format!("{LIVES}: {}", seconds(begin.elapsed())));
-        }
-        Ok(())
+/// Lives the lives of an ensemble, if there are any.
+fn live(lives: Option<(PathBuf, Lives)>, found: &mut Found) -> Result<()> {
+    let Some((simulator, lives)) = lives else {
+        return Ok(());
+    };
+    let begin = Instant::now();
+    match simulate::test(&simulator, lives) {
+        Ok(lives) => found.passed += lives,
+        Err(error) => found.errors.push(format!("{error:#}")),
     }
+    say(format!("{LIVES}: {}", seconds(begin.elapsed())));
+    Ok(())
 }
 
 impl Found {
     /// Runs a test command as [`Found::run`] does, and others at the same time.
-    fn run_beside(&mut self, title: &str, command: &mut Command, beside: Beside) -> Result<()> {
+    fn run_beside(
+        &mut self,
+        title: &str,
+        command: &mut Command,
+        beside: impl FnOnce(&mut Self) -> Result<()> + Send,
+    ) -> Result<()> {
         let mut others = Self::default();
         thread::scope(|scope| {
-            let running = scope.spawn(|| beside.run(&mut others));
+            let running = scope.spawn(|| beside(&mut others));
             let result = self.run(title, command);
             let joined = running.join();
             result.and(joined.unwrap_or_else(|_| bail!("the tests beside {title} panicked")))

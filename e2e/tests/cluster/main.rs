@@ -36,7 +36,8 @@ mod storm;
 mod tls;
 
 use std::process::ExitCode;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 
 use anyhow::Result;
 use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
@@ -45,10 +46,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// How many tests may be under way if the command line does not say; what really limits them is
 /// [`CAPACITY`].
-const AT_ONCE: usize = 14;
+const AT_ONCE: usize = 16;
 /// How many members the tests may run at once, all together: every member is a JVM, and a machine
 /// with two cores must still carry all of Kubernetes.
-const CAPACITY: u8 = 13;
+const CAPACITY: u8 = 15;
 
 /// The variable that says which tests run: those that run `together`, those that run `alone`, or all.
 const PART: &str = "BELLWETHER_PART";
@@ -74,14 +75,11 @@ const TESTS: &[Test] = tests![
     5 observers::observers_serve_reads_restart_first_and_never_count,
     5 reconfiguration::members_come_and_go_without_a_restart,
     1 authentication::clients_prove_who_they_are_and_the_mirror_is_one_of_them,
-    1 dialects::a_lease_of_kazoo_counts_until_its_end,
-    1 documents::the_unfair_election_has_one_leader_and_a_herd,
     3 network::members_are_reached_by_those_whom_their_policy_lets_in,
     3 scenarios::scenario_12_no_dns_at_boot_and_ordinal_0_loses_its_volume,
     1 routing::a_service_and_labels_of_pods_follow_the_leader,
     3 disks::a_member_whose_disk_is_broken_is_replaced_on_request,
     3 disks::a_transaction_log_has_a_volume_of_its_own_and_its_loss_is_refused,
-    1 documents::the_official_recipe_with_and_without_acknowledgement,
     1 admission::a_member_runs_as_the_user_of_the_spec,
     1 disks::an_old_copy_of_a_volume_is_refused,
     1 elections::clients_of_all_libraries_and_the_mirror_connect_over_tls,
@@ -91,25 +89,18 @@ const TESTS: &[Test] = tests![
     1 changes::a_new_operator_does_not_touch_what_is_in_order,
     4 elections::curator_status_equals_what_curator_itself_reports,
     1 faults::the_volume_of_another_ensemble_is_refused,
-    3 elections::zookeepers_own_recipes_agree_with_the_status,
     0 chart::every_value_shows_and_the_api_server_takes_what_is_rendered,
     4 elections::lock_status_equals_what_go_zookeeper_and_curator_report,
     3 capacity::a_nearly_full_volume_shows_before_it_hurts,
-    1 dialects::an_election_whose_leader_registers_itself_follows_the_registration,
-    2 applications::patroni_status_equals_what_its_members_are_told,
     3 dialects::anonymous_candidates_have_the_address_of_their_connection,
     3 elections::kazoo_status_equals_what_kazoo_itself_reports,
     1 gitops::manifests_applied_again_change_nothing_and_stay_their_users,
-    1 elections::a_lock_that_outlives_its_holder_is_shown_as_held,
     1 routing::a_leader_whose_container_died_is_left_before_its_session_ends,
     0 lint::lint_refuses_what_the_api_server_refuses_at_the_same_field,
     1 capacity::a_class_that_cannot_grow_is_told_and_harms_nothing,
-    1 dialects::an_election_in_an_open_dialect_is_detected_and_stays_so,
     1 gitops::clients_find_an_ensemble_by_its_config_map,
-    1 dialects::an_election_of_the_users_own_making_is_read_as_described,
     1 capacity::volumes_grow_where_their_class_lets_them,
     1 routing::a_service_without_sight_keeps_its_leader_or_reaches_nobody,
-    1 dialects::hadoops_breadcrumb_is_shown_beside_the_lock,
     0 projections::what_is_wrong_about_projections_is_refused,
     1 scenarios::scenario_06_bad_sizes_and_colliding_ids_are_refused,
     1 disks::a_deleted_ensemble_leaves_no_claims_if_told_so,
@@ -123,6 +114,21 @@ const TESTS: &[Test] = tests![
     0 chart::values_that_cannot_be_are_refused,
     0 chart::the_plain_manifest_is_taken_and_its_image_is_set_at_one_place,
     0 admission::a_loss_of_data_is_accepted_by_those_with_the_right_to,
+];
+
+/// Tests of elections that share one ensemble of one member, and one pod of clients: each has paths and names of its own,
+/// and none disturbs the ensemble. The first one has the room for it.
+const SHARING: &[Test] = tests![
+    1 dialects::a_lease_of_kazoo_counts_until_its_end,
+    0 documents::the_unfair_election_has_one_leader_and_a_herd,
+    0 documents::the_official_recipe_with_and_without_acknowledgement,
+    2 elections::zookeepers_own_recipes_agree_with_the_status,
+    1 applications::patroni_status_equals_what_its_members_are_told,
+    0 dialects::an_election_whose_leader_registers_itself_follows_the_registration,
+    0 elections::a_lock_that_outlives_its_holder_is_shown_as_held,
+    0 dialects::an_election_in_an_open_dialect_is_detected_and_stays_so,
+    0 dialects::an_election_of_the_users_own_making_is_read_as_described,
+    0 dialects::hadoops_breadcrumb_is_shown_beside_the_lock,
 ];
 
 /// Further tests of a long search: applications that take a minute of the processor to start, and elections whose znodes
@@ -231,7 +237,9 @@ fn main() -> ExitCode {
         chosen
     };
     if part != "alone" {
-        failed |= libtest_mimic::run(&arguments, chosen(TESTS, SEARCHES)).has_failed();
+        let mut together = sharing(&kubectl);
+        together.extend(chosen(TESTS, SEARCHES));
+        failed |= libtest_mimic::run(&arguments, together).has_failed();
     }
     if part != "together" {
         arguments.test_threads = Some(1);
@@ -245,36 +253,68 @@ fn trials(kubectl: &Kubectl, tests: &'static [Test]) -> Vec<Trial> {
         let kubectl = kubectl.clone();
         Trial::test(*name, move || {
             let _room = Room::take(*members);
-            run(&kubectl, name, *test).map_err(Failed::from)
+            let world = World::create(&kubectl, name).map_err(|e| format!("{e:#}"))?;
+            let result = run(&world, name, *test);
+            remove(world, result.is_err());
+            result.map_err(Failed::from)
         })
     };
     tests.iter().map(trial).collect()
 }
 
-/// Runs one test in a namespace of its own; a failure prints all that may explain it.
-fn run(kubectl: &Kubectl, name: &str, test: fn(&World) -> Result<()>) -> Result<(), String> {
-    static OUTPUT: Mutex<()> = Mutex::new(());
-    let world = World::create(kubectl, name).map_err(|e| format!("{e:#}"))?;
-    let start = std::time::Instant::now();
-    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&world)))
-        .unwrap_or_else(|_| Err(anyhow::anyhow!("the test panicked")));
-    let seconds = start.elapsed().as_secs();
-    match result {
-        Ok(()) => {
-            eprintln!("{name}: passed in {seconds} s");
-            world.remove();
-            Ok(())
-        }
-        Err(error) => {
-            let described = world.describe();
-            let _guard = OUTPUT.lock();
-            eprintln!(
-                "==== {name} failed: what explains it follows\n{described}==== {name} failed after {seconds} s: {error:#}"
-            );
-            if std::env::var_os("BELLWETHER_KEEP").is_none() {
-                world.remove();
-            }
-            Err(format!("{error:#}"))
+/// The namespace of the tests that share one. The first of them creates it, and it is removed after the last one.
+#[derive(Default)]
+struct Shared {
+    world: OnceLock<Result<World, String>>,
+    failed: AtomicBool,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(Ok(world)) = self.world.take() {
+            remove(world, self.failed.load(Ordering::Relaxed));
         }
     }
+}
+
+fn sharing(kubectl: &Kubectl) -> Vec<Trial> {
+    let shared = Arc::new(Shared::default());
+    let trial = |(name, members, test): &'static Test| {
+        let (kubectl, shared) = (kubectl.clone(), shared.clone());
+        Trial::test(*name, move || {
+            let _room = Room::take(*members);
+            let create = || World::create(&kubectl, "elections").map_err(|e| format!("{e:#}"));
+            let world = shared.world.get_or_init(create).as_ref()?;
+            let result = run(world, name, *test);
+            shared.failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            result.map_err(Failed::from)
+        })
+    };
+    SHARING.iter().map(trial).collect()
+}
+
+/// Removes a namespace, unless somebody wants to look at it after a failure.
+fn remove(world: World, failed: bool) {
+    if !failed || std::env::var_os("BELLWETHER_KEEP").is_none() {
+        world.remove();
+    }
+}
+
+/// Runs one test; a failure prints all that may explain it.
+fn run(world: &World, name: &str, test: fn(&World) -> Result<()>) -> Result<(), String> {
+    static OUTPUT: Mutex<()> = Mutex::new(());
+    let start = std::time::Instant::now();
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(world)))
+        .unwrap_or_else(|_| Err(anyhow::anyhow!("the test panicked")));
+    let seconds = start.elapsed().as_secs();
+    let Err(error) = result else {
+        eprintln!("{name}: passed in {seconds} s");
+        return Ok(());
+    };
+    let described = world.describe();
+    let _guard = OUTPUT.lock();
+    eprintln!(
+        "==== {name} failed: what explains it follows\n{described}==== {name} failed after {seconds} s: {error:#}"
+    );
+    Err(format!("{error:#}"))
 }

@@ -1,12 +1,11 @@
 //! The Lease that the leader appears to hold.
 
 use bellwether_api::election::LeaseProjection;
-use bellwether_api::labels::FENCING_TOKEN;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-use super::{Step, Subject};
+use super::{Step, Subject, say_token};
 
 /// The name of the Lease of an election of this name.
 pub fn lease_name<'a>(election: &'a str, projection: &'a LeaseProjection) -> &'a str {
@@ -50,17 +49,7 @@ pub fn lease(
     };
     let name = lease_name(subject.name(), projection).to_owned();
     let mut metadata = subject.meta(name, live.map(|live| &live.metadata));
-    let annotations = metadata.annotations.get_or_insert_default();
-    match subject
-        .leader()
-        .and_then(|leader| leader.fencing_token.clone())
-    {
-        Some(token) => annotations.insert(FENCING_TOKEN.to_owned(), token),
-        None => annotations.remove(FENCING_TOKEN),
-    };
-    if annotations.is_empty() {
-        metadata.annotations = None;
-    }
+    say_token(&mut metadata, subject.leader());
     let mut wanted = Lease {
         metadata,
         spec: Some(spec),

@@ -28,6 +28,8 @@ pub struct PodFacts {
     pub node: Option<String>,
     /// Whether it is ready.
     pub ready: bool,
+    /// Since when it is ready, by the clock of its node.
+    pub ready_since: Option<Timestamp>,
     /// Whether it is being deleted.
     pub terminating: bool,
     /// The uid of the controller that owns it.
@@ -91,7 +93,7 @@ impl PodFacts {
             .and_then(|status| status.conditions.as_ref())
             .into_iter()
             .flatten()
-            .any(|condition| condition.type_ == "Ready" && condition.status == "True");
+            .find(|condition| condition.type_ == "Ready" && condition.status == "True");
         Some(Self {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             ips,
@@ -100,7 +102,8 @@ impl PodFacts {
                 .unwrap_or_else(|| name.clone()),
             subdomain: spec.and_then(|spec| spec.subdomain.clone()),
             node: spec.and_then(|spec| spec.node_name.clone()),
-            ready,
+            ready: ready.is_some(),
+            ready_since: ready.and_then(|ready| Some(ready.last_transition_time.as_ref()?.0)),
             terminating: pod.metadata.deletion_timestamp.is_some(),
             owner: owner(&pod.metadata).map(str::to_owned),
             revision: pod

@@ -9,7 +9,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{PodFacts, Step, Subject};
+use super::{PodFacts, Step, Subject, say_token};
 
 /// The label that says which Service a slice belongs to.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -154,6 +154,8 @@ pub fn slice(
         endpoints: endpoint.into_iter().collect(),
         ports: Some(projection.ports.iter().map(endpoint_port).collect()),
     };
+    let shown = subject.leader().filter(|_| !wanted.endpoints.is_empty());
+    say_token(&mut wanted.metadata, shown);
     let labels = wanted.metadata.labels.get_or_insert_default();
     for (key, value) in [
         (SERVICE_NAME, service_name(subject.name(), projection)),

@@ -12,6 +12,7 @@ fn workload() -> Workload {
         is_observed: true,
         replicas: 3,
         max_unavailable: 1,
+        min_ready: Duration::ZERO,
         goes_on_after: None,
     }
 }
@@ -22,6 +23,7 @@ fn pod(ordinal: usize, revision: &str) -> WorkloadPod {
         uid: format!("uid-{ordinal}"),
         revision: Some(revision.to_owned()),
         is_ready: true,
+        has_stayed_ready: true,
         is_terminating: false,
         is_candidate: true,
     }
@@ -75,6 +77,22 @@ fn a_rollout_is_settled_when_the_last_pod_is_a_candidate_again() {
     pods[2].is_ready = false;
     assert_eq!(unsettled(&pods), Some(Wait::Readiness(names(&[2]))));
     assert_eq!(unsettled(&pods[..2]), Some(Wait::Creation(1)));
+}
+
+#[test]
+fn a_pod_that_is_ready_for_a_moment_only_is_not_available() {
+    let mut pods = three();
+    pods[1] = WorkloadPod {
+        has_stayed_ready: false,
+        ..pod(1, NEW)
+    };
+    let wait = || Wait::Age(names(&[1]));
+    assert_eq!(waits_for(step(&workload(), &pods, &leads(2))), wait());
+    // Nor does the leader go before the last follower has stayed ready.
+    pods[0] = pod(0, NEW);
+    assert_eq!(waits_for(step(&workload(), &pods, &leads(2))), wait());
+    pods[2] = pod(2, NEW);
+    assert_eq!(unsettled(&workload(), &pods, &leads(2)), Some(wait()));
 }
 
 #[test]
@@ -250,6 +268,7 @@ impl World {
         let at = chance % self.pods.len();
         let is_old = self.pods[at].revision.as_deref() == Some(OLD);
         let works = self.works || is_old;
+        let comes_first = (chance / self.pods.len()).is_multiple_of(2);
         let pod = &mut self.pods[at];
         if pod.is_terminating {
             let led = self.queue.first() == Some(&pod.uid);
@@ -260,12 +279,15 @@ impl World {
                 uid: format!("uid-{}", self.made),
                 revision: Some(NEW.to_owned()),
                 is_ready: false,
+                has_stayed_ready: false,
                 is_terminating: false,
                 is_candidate: false,
                 name: pod.name.clone(),
             };
         } else if !pod.is_ready && works {
             pod.is_ready = true;
+        } else if !pod.has_stayed_ready && works && comes_first {
+            pod.has_stayed_ready = true;
         } else if !pod.is_candidate && works {
             pod.is_candidate = true;
             self.queue.push(pod.uid.clone());
@@ -293,7 +315,9 @@ proptest! {
                 Step::EvictLeader(_, uid) => world.evict(&uid),
                 Step::Wait(_) => {}
             }
-            let is_away = |pod: &&WorkloadPod| pod.is_terminating || !pod.is_candidate;
+            let is_away = |pod: &&WorkloadPod| {
+                pod.is_terminating || !pod.is_candidate || !pod.has_stayed_ready
+            };
             prop_assert!(world.pods.iter().filter(is_away).count() <= max_unavailable);
             world.happen(chances.next().unwrap_or_default());
         }

@@ -81,6 +81,10 @@ pub fn told(
                 "So many pods do not exist, or spec.podBinding.selector does not select them: {missing}."
             )),
             Wait::Readiness(pods) => replacing(format!("Not ready: {}.", listed(pods))),
+            Wait::Age(pods) => replacing(format!(
+                "Ready for less than minReadySeconds: {}.",
+                listed(pods)
+            )),
             Wait::Candidacy(pods) => {
                 replacing(format!("Ready, and not yet a candidate: {}.", listed(pods)))
             }

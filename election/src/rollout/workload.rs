@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellwether_api::election::RolloutProjection;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -27,11 +28,13 @@ pub fn stateful_set(set: &StatefulSet, rollout: &RolloutProjection) -> Result<Wo
     let revision = status.and_then(|status| status.update_revision.clone());
     let observed = status.and_then(|status| status.observed_generation);
     let replicas = spec.and_then(|spec| spec.replicas).unwrap_or(1);
+    let min_ready = spec.and_then(|spec| spec.min_ready_seconds);
     Ok(workload(
         rollout,
         &set.metadata,
         (revision, observed),
         replicas,
+        min_ready,
     ))
 }
 
@@ -59,11 +62,13 @@ pub fn daemon_set(
     let status = set.status.as_ref();
     let observed = status.and_then(|status| status.observed_generation);
     let replicas = status.map_or(0, |status| status.desired_number_scheduled);
+    let min_ready = spec.and_then(|spec| spec.min_ready_seconds);
     Ok(workload(
         rollout,
         &set.metadata,
         (revision, observed),
         replicas,
+        min_ready,
     ))
 }
 
@@ -90,19 +95,19 @@ fn workload(
     meta: &ObjectMeta,
     (revision, observed): (Option<String>, Option<i64>),
     replicas: i32,
+    min_ready: Option<i32>,
 ) -> Workload {
     let revision = revision.unwrap_or_default();
     let is_observed = !revision.is_empty() && observed >= meta.generation;
-    let after = rollout.go_on_after_seconds;
+    let seconds = |seconds| u64::try_from(seconds).ok().map(Duration::from_secs);
     Workload {
         uid: meta.uid.clone().unwrap_or_default(),
         revision,
         is_observed,
         replicas: usize::try_from(replicas).unwrap_or_default(),
         max_unavailable: usize::try_from(rollout.max_unavailable).unwrap_or(1).max(1),
-        goes_on_after: after
-            .and_then(|seconds| u64::try_from(seconds).ok())
-            .map(Duration::from_secs),
+        min_ready: min_ready.and_then(seconds).unwrap_or_default(),
+        goes_on_after: rollout.go_on_after_seconds.and_then(seconds),
     }
 }
 
@@ -116,13 +121,15 @@ pub fn owner(meta: &ObjectMeta) -> Option<&str> {
 /// The pods of a workload among those that the election may bind.
 ///
 /// Where the status does not show every candidate, since the dialect shows none but the leader or there are more than the
-/// status lists, each pod counts as one of a candidate.
+/// status lists, each pod counts as one of a candidate. The clocks of nodes may differ from `now`'s, and `minReadySeconds` then
+/// lasts longer or shorter by so much, as for Kubernetes' own controllers.
 pub fn workload_pods<'p>(
     workload: &Workload,
     pods: impl Iterator<Item = &'p PodFacts>,
     subject: &Subject,
     candidate_pods: &CandidatePods,
     evicted: impl Fn(&str) -> bool,
+    now: Timestamp,
 ) -> Vec<WorkloadPod> {
     let status = &subject.status;
     let listed = i32::try_from(status.candidates.len()).unwrap_or(i32::MAX);
@@ -133,10 +140,18 @@ pub fn workload_pods<'p>(
         uid: pod.uid.clone(),
         revision: pod.revision.clone(),
         is_ready: pod.ready,
+        has_stayed_ready: has_stayed_ready(pod, workload.min_ready, now),
         is_terminating: pod.terminating || evicted(&pod.uid),
         is_candidate: !shows_all || candidate_pods.bound.contains(&pod.name),
     })
     .collect()
+}
+
+fn has_stayed_ready(pod: &PodFacts, time: Duration, now: Timestamp) -> bool {
+    let age = pod.ready_since.map(|since| now.duration_since(since));
+    time.is_zero()
+        || age
+            .is_some_and(|age| age >= SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX))
 }
 
 /// Where the leader is not known, or is in no pod.

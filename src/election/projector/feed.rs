@@ -67,7 +67,7 @@ pub(super) enum Observation {
     /// The workload that the election of this name rolls out may have changed.
     Workload(Key),
     /// A pod of the watch with this number; a pod that terminated counts as deleted.
-    Pod(u64, WatchEvent<PodFacts>),
+    Pod(u64, WatchEvent<Box<PodFacts>>),
 }
 
 /// Watches everything that elections are projected to, by its metadata.
@@ -131,7 +131,7 @@ pub(super) fn pods(
                 Ok(Event::Init) => WatchEvent::ListStarted,
                 Ok(Event::InitDone) => WatchEvent::ListFinished,
                 Ok(Event::Apply(pod) | Event::InitApply(pod)) => match PodFacts::from_pod(&pod) {
-                    Some(facts) => WatchEvent::Applied(facts),
+                    Some(facts) => WatchEvent::Applied(Box::new(facts)),
                     None => WatchEvent::Deleted(named(&pod)),
                 },
                 Ok(Event::Delete(pod)) => WatchEvent::Deleted(named(&pod)),
@@ -145,11 +145,11 @@ pub(super) fn pods(
     Task(tokio::spawn(task).abort_handle())
 }
 
-fn named(pod: &Pod) -> PodFacts {
-    PodFacts {
+fn named(pod: &Pod) -> Box<PodFacts> {
+    Box::new(PodFacts {
         name: pod.name_any(),
         ..PodFacts::default()
-    }
+    })
 }
 
 fn metadata<K>(

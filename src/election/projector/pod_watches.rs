@@ -149,7 +149,7 @@ impl PodWatches {
     }
 
     /// Applies an event of the watch with this number. Returns the elections that have to be looked at again.
-    pub(super) fn observe(&mut self, number: u64, event: WatchEvent<PodFacts>) -> Vec<Key> {
+    pub(super) fn observe(&mut self, number: u64, event: WatchEvent<Box<PodFacts>>) -> Vec<Key> {
         let Some(key) = self.numbers.get(&number) else {
             return Vec::new();
         };
@@ -165,7 +165,7 @@ impl PodWatches {
                 if let Some(listing) = &mut pod_watch.listing {
                     listing.insert(facts.name.clone());
                 }
-                pod_watch.pods.insert(facts) && pod_watch.is_listed
+                pod_watch.pods.insert(*facts) && pod_watch.is_listed
             }
             WatchEvent::ListFinished => {
                 let listed = pod_watch.listing.take().unwrap_or_default();

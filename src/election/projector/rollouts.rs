@@ -17,6 +17,7 @@ use bellwether_election::rollout::{
     unsettled, workload_pods,
 };
 use futures::StreamExt;
+use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ListParams, PostParams};
@@ -236,7 +237,9 @@ impl ProjectionClient {
         let was_over = was_rolled_out(subject);
         let decide = |workload: &Workload| {
             let is_evicted = |uid: &str| look.evicted.contains(uid);
-            let pods = workload_pods(workload, facts.iter(), subject, candidate_pods, is_evicted);
+            let facts = facts.iter();
+            let now = Timestamp::now();
+            let pods = workload_pods(workload, facts, subject, candidate_pods, is_evicted, now);
             let leads = leadership(candidate_pods.leader.as_ref(), &pods, look.unled);
             let next = match step(workload, &pods, &leads) {
                 // Pods that fail after a rollout are no part of it.

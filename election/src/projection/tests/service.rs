@@ -68,8 +68,11 @@ fn a_leader_without_a_pod_empties_the_slice_at_once() {
     let pods = pods(&["a", "b"]);
     let live = after(None, slice_for(queue(&["a"]), OnStale::Keep, &pods, None)).unwrap();
     assert_eq!(addresses(&live), ["10.0.0.1"]);
+    let token = |slice: &EndpointSlice| slice.metadata.annotations.clone()?.remove(FENCING_TOKEN);
+    assert_eq!(token(&live).as_deref(), Some("17"));
     let next = slice_for(queue(&["stranger"]), OnStale::Keep, &pods, Some(&live));
-    assert_eq!(addresses(&after(Some(&live), next).unwrap()), [""; 0]);
+    let empty = after(Some(&live), next).unwrap();
+    assert_eq!((addresses(&empty).len(), token(&empty)), (0, None));
     let next = slice_for(queue(&["b"]), OnStale::Keep, &pods, Some(&live));
     assert_eq!(addresses(&after(Some(&live), next).unwrap()), ["10.0.0.2"]);
     let next = slice_for(queue(&[]), OnStale::Keep, &pods, Some(&live));

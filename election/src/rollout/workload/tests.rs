@@ -20,7 +20,7 @@ fn set(spec: Value, status: Value) -> Result<Workload, String> {
 }
 
 fn sets_spec(strategy: &str) -> Value {
-    json!({"replicas": 5, "selector": {}, "serviceName": "web", "template": {},
+    json!({"replicas": 5, "minReadySeconds": 10, "selector": {}, "serviceName": "web", "template": {},
         "updateStrategy": {"type": strategy}})
 }
 
@@ -37,6 +37,7 @@ fn a_stateful_set_is_known_when_its_controller_has_seen_it() {
         is_observed: true,
         replicas: 5,
         max_unavailable: 1,
+        min_ready: Duration::from_secs(10),
         goes_on_after: Some(Duration::from_secs(60)),
     };
     assert_eq!(seen, Ok(expected));
@@ -80,12 +81,28 @@ fn the_revision_of_a_daemon_set_is_the_newest_that_it_owns() {
 }
 
 #[test]
+fn a_pod_has_to_stay_ready_for_the_time_that_the_workload_asks_for() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let pod = |since| PodFacts {
+        ready: true,
+        ready_since: since,
+        ..PodFacts::default()
+    };
+    let ten = Duration::from_secs(10);
+    assert!(has_stayed_ready(&pod(Some(at(5))), ten, at(15)));
+    assert!(!has_stayed_ready(&pod(Some(at(6))), ten, at(15)));
+    assert!(!has_stayed_ready(&pod(None), ten, at(15)));
+    assert!(has_stayed_ready(&pod(None), Duration::ZERO, at(15)));
+}
+
+#[test]
 fn a_leader_in_another_workload_is_elsewhere_and_one_without_a_pod_is_unbound() {
     let pods = [WorkloadPod {
         name: "web-0".to_owned(),
         uid: "1".to_owned(),
         revision: None,
         is_ready: true,
+        has_stayed_ready: true,
         is_terminating: false,
         is_candidate: true,
     }];
@@ -127,6 +144,7 @@ fn the_sentences_of_a_rollout() {
             uid: ordinal.to_string(),
             revision: (ordinal > 1).then(|| "web-1".to_owned()),
             is_ready: true,
+            has_stayed_ready: true,
             is_terminating: false,
             is_candidate: true,
         })
@@ -148,6 +166,7 @@ fn the_sentences_of_a_rollout() {
         Outcome::Waits(Wait::Reading),
         Outcome::Waits(Wait::Creation(1)),
         Outcome::Waits(Wait::Readiness(names(&["web-3"]))),
+        Outcome::Waits(Wait::Age(names(&["web-3"]))),
         Outcome::Waits(Wait::Candidacy(names(&["web-3"]))),
     ]
     .iter()
