@@ -5,6 +5,7 @@ process. Candidates print a `view` whenever what their own library tells them ch
 `{"event": "view", "leader": "a", "queue": ["a", "b"], "hasLeadership": true}`.
 """
 
+import faulthandler
 import json
 import os
 import re
@@ -54,9 +55,21 @@ def say(event, **fields):
 
 
 def stop_on_signals():
-    """SIGTERM and SIGINT set `stop`."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    """SIGTERM and SIGINT set `stop`; SIGUSR1 prints where every thread is.
+
+    A thread waits for the signals, and no handler sets `stop`: a handler runs in the middle of the main thread, which
+    may hold the lock of `stop` in its `wait`, and `set` would then wait for that lock for ever.
+    """
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    numbers = {signal.SIGTERM, signal.SIGINT}
+    # Threads that are started from here on inherit this: only `sigwait` takes them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+
+    def wait():
+        signal.sigwait(numbers)
+        stop.set()
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def started(**fields):

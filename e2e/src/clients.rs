@@ -370,7 +370,7 @@ impl Client<'_> {
     /// Ends it in an orderly way and returns its last line.
     pub fn stop(&self) -> Result<Value> {
         self.signal("-TERM")?;
-        until(
+        let ended = until(
             &format!("{} ends", self.id),
             Duration::from_secs(60),
             || {
@@ -380,7 +380,13 @@ impl Client<'_> {
                     _ => Err("it still runs".to_owned()),
                 }
             },
-        )?;
+        );
+        if let Err(error) = ended {
+            // The programs in Python print where their threads are; others end by it.
+            let _ = self.signal("-USR1");
+            thread::sleep(Duration::from_secs(2));
+            return Err(error.context(self.last_words()));
+        }
         // The reader may be a moment behind the end of the process.
         Ok(self
             .event("summary")
