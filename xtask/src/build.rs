@@ -18,6 +18,19 @@ const IMAGE: &str = "docker.io/bellwether/bellwether";
 /// The tag of this tree's image.
 const TAG: &str = "dev";
 
+/// The packages of the two programs.
+const PROGRAMS: [&str; 4] = ["--package", "bellwether", "--package", "bellwether-member"];
+/// Has libraries compiled as the tests' build compiles them, which then uses them again.
+const AS_TESTED: [&str; 2] = ["--features", "bellwether/as-tested"];
+
+/// Compiles the two programs as tests run them, and returns the operator's.
+pub(crate) fn program() -> Result<PathBuf> {
+    let mut command = cargo("build")?;
+    command.arg("--quiet").args(PROGRAMS).args(AS_TESTED);
+    process::run(&mut command)?;
+    Ok(programs(false)?.join("bellwether"))
+}
+
 /// Builds the two static programs into `dist/`.
 pub(crate) fn dist(release: bool, auditable: bool) -> Result<()> {
     let build = if auditable {
@@ -32,8 +45,12 @@ pub(crate) fn dist(release: bool, auditable: bool) -> Result<()> {
 /// directory.
 fn dist_of(tree: &Path, build: &str, release: bool, target: &Path) -> Result<()> {
     let mut command = cargo(build)?;
-    command.args(["--package", "bellwether", "--package", "bellwether-member"]);
+    command.args(PROGRAMS);
     command.current_dir(tree).env("CARGO_TARGET_DIR", target);
+    // Another revision need not have the feature.
+    if !release && tree == root() {
+        command.args(AS_TESTED);
+    }
     if release {
         command.arg("--release");
         name_no_directories(&mut command, tree)?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::{
-    build::{cargo, root},
+    build::{self, root},
     chart, cluster, process, progress, reference,
 };
 
@@ -110,9 +110,8 @@ fn all() -> Result<Vec<Generated>> {
 
 /// What the program of this tree prints.
 pub(crate) fn bellwether(arguments: &[&str]) -> Result<String> {
-    let mut command = cargo("run")?;
-    command.args(["--quiet", "--package", "bellwether", "--"]);
-    process::output(command.args(arguments))
+    let program = build::program()?;
+    process::output(process::command(program, arguments).current_dir(root()))
 }
 
 /// What lets `kubectl apply -k` find the definitions.
