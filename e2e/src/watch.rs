@@ -1,17 +1,22 @@
-//! A kind of object in one namespace, kept current by `kubectl get --watch`, with its history.
+//! A kind of object in one namespace, kept current by a watch, with its history.
 
-use std::collections::BTreeMap;
-use std::io::Read;
-use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use futures::StreamExt;
+use kube::api::{Api, ApiResource, DynamicObject};
+use kube::core::NamespaceResourceScope;
+use kube::runtime::watcher;
+use kube::{Client, Resource, ResourceExt};
 use serde_json::Value;
+use tokio::runtime::Runtime;
+use tokio::task::AbortHandle;
 
-use crate::kubectl::Kubectl;
+/// How long a watch waits after an error before it asks again.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// One change of one object.
 #[derive(Clone, Debug)]
@@ -42,21 +47,47 @@ struct State {
     history: Vec<Event>,
 }
 
+impl State {
+    fn note(&mut self, object: &DynamicObject, deleted: bool) {
+        let Ok(value) = serde_json::to_value(object) else {
+            return;
+        };
+        self.record(object.name_any(), value, deleted);
+    }
+
+    fn record(&mut self, name: String, object: Value, deleted: bool) {
+        if deleted {
+            self.objects.remove(&name);
+        } else {
+            self.objects.insert(name, object.clone());
+        }
+        self.history.push(Event {
+            at: SystemTime::now(),
+            deleted,
+            object,
+        });
+    }
+
+    /// After the watch began again with a list: what is not in it was deleted in between.
+    fn forget_all_but(&mut self, listed: &BTreeSet<String>) {
+        let names = self.objects.keys().filter(|name| !listed.contains(*name));
+        for name in names.cloned().collect::<Vec<_>>() {
+            let object = self.objects.get(&name).cloned().unwrap_or_default();
+            self.record(name, object, true);
+        }
+    }
+}
+
 /// A running watch; it ends when it is dropped.
 #[derive(Debug)]
 pub struct Watch {
     state: Arc<Mutex<State>>,
-    child: Arc<Mutex<Option<Child>>>,
-    stopped: Arc<AtomicBool>,
+    task: AbortHandle,
 }
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.stopped.store(true, Ordering::SeqCst);
-        if let Some(mut child) = lock(&self.child).take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.task.abort();
     }
 }
 
@@ -64,53 +95,40 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// All watches of this process share a connection to the API server.
+fn connection() -> Result<&'static (Runtime, Client)> {
+    static CONNECTION: OnceLock<Result<(Runtime, Client), String>> = OnceLock::new();
+    let connect = || -> Result<(Runtime, Client)> {
+        let runtime = Runtime::new().context("starting the runtime of the watches")?;
+        let client = runtime
+            .block_on(Client::try_default())
+            .context("reading how to reach the API server")?;
+        Ok((runtime, client))
+    };
+    CONNECTION
+        .get_or_init(|| connect().map_err(|error| format!("{error:#}")))
+        .as_ref()
+        .map_err(|error| anyhow::anyhow!("{error}"))
+}
+
 impl Watch {
     /// Watches all objects of a kind in a namespace.
-    pub fn start(kubectl: &Kubectl, namespace: &str, kind: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When the environment does not say how to reach the API server.
+    pub fn start<K>(namespace: &str) -> Result<Self>
+    where
+        K: Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+    {
+        let (runtime, client) = connection()?;
+        let kind = ApiResource::erase::<K>(&());
+        let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &kind);
         let state = Arc::new(Mutex::new(State::default()));
-        let child = Arc::new(Mutex::new(None));
-        let stopped = Arc::new(AtomicBool::new(false));
-        let watch = Self {
-            state: Arc::clone(&state),
-            child: Arc::clone(&child),
-            stopped: Arc::clone(&stopped),
-        };
-        let (kubectl, namespace, kind) = (kubectl.clone(), namespace.to_owned(), kind.to_owned());
-        thread::spawn(move || {
-            // The server ends a watch now and then; the next one begins with a full list.
-            while !stopped.load(Ordering::SeqCst) {
-                let arguments = [
-                    "-n",
-                    &namespace,
-                    "get",
-                    &kind,
-                    "-o",
-                    "json",
-                    "--watch",
-                    "--output-watch-events",
-                ];
-                let started = kubectl
-                    .command(&arguments)
-                    .stdout(Stdio::piped())
-                    .stderr(Stdio::null())
-                    .spawn();
-                if let Ok(mut process) = started {
-                    let output = process.stdout.take();
-                    *lock(&child) = Some(process);
-                    if let Some(output) = output {
-                        follow(output, &state);
-                    }
-                    if let Some(mut process) = lock(&child).take() {
-                        let _ = process.kill();
-                        let _ = process.wait();
-                    }
-                }
-                if !stopped.load(Ordering::SeqCst) {
-                    thread::sleep(Duration::from_millis(500));
-                }
-            }
-        });
-        Ok(watch)
+        let task = runtime.spawn(follow(api, Arc::clone(&state)));
+        Ok(Self {
+            state,
+            task: task.abort_handle(),
+        })
     }
 
     /// An object as last seen.
@@ -129,25 +147,20 @@ impl Watch {
     }
 }
 
-fn follow(output: impl Read, state: &Mutex<State>) {
-    let reader = std::io::BufReader::new(output);
-    for document in serde_json::Deserializer::from_reader(reader).into_iter::<Value>() {
-        let Ok(mut document) = document else { return };
-        let deleted = document["type"] == "DELETED";
-        let object = document["object"].take();
-        let Some(name) = object["metadata"]["name"].as_str().map(str::to_owned) else {
-            continue;
-        };
-        let mut state = lock(state);
-        if deleted {
-            state.objects.remove(&name);
-        } else {
-            state.objects.insert(name, object.clone());
+async fn follow(api: Api<DynamicObject>, state: Arc<Mutex<State>>) {
+    let mut changes = pin!(watcher(api, watcher::Config::default()));
+    let mut listed = BTreeSet::new();
+    while let Some(change) = changes.next().await {
+        match change {
+            Ok(watcher::Event::Init) => listed.clear(),
+            Ok(watcher::Event::InitApply(object)) => {
+                listed.insert(object.name_any());
+                lock(&state).note(&object, false);
+            }
+            Ok(watcher::Event::InitDone) => lock(&state).forget_all_but(&listed),
+            Ok(watcher::Event::Apply(object)) => lock(&state).note(&object, false),
+            Ok(watcher::Event::Delete(object)) => lock(&state).note(&object, true),
+            Err(_) => tokio::time::sleep(PAUSE).await,
         }
-        state.history.push(Event {
-            at: SystemTime::now(),
-            deleted,
-            object,
-        });
     }
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use bellwether_api::{LeaderElection, ZooKeeperEnsemble};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use crate::clients::{CLIENTS, Clients};
@@ -69,9 +71,9 @@ impl World {
             },
         }))?;
         Ok(Self {
-            pods: Watch::start(kubectl, namespace, "pods")?,
-            ensembles: Watch::start(kubectl, namespace, "zookeeperensembles")?,
-            elections: Watch::start(kubectl, namespace, "leaderelections")?,
+            pods: Watch::start::<Pod>(namespace)?,
+            ensembles: Watch::start::<ZooKeeperEnsemble>(namespace)?,
+            elections: Watch::start::<LeaderElection>(namespace)?,
             kubectl: kubectl.clone(),
             namespace: namespace.to_owned(),
             reconfigures: AtomicBool::new(false),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow};
 use bellwether_api::labels::{TEMPLATE_HASH, VOTERS};
+use k8s_openapi::api::apps::v1::StatefulSet;
 use serde_json::{Value, json};
 
 use super::plain::{NAME, Pattern, Strategy};
@@ -80,7 +81,7 @@ impl<'w> Subject<'w> {
         size: u16,
         largest: u16,
     ) -> Result<Self> {
-        let sets = Watch::start(&world.kubectl, &world.namespace, "statefulsets")?;
+        let sets = Watch::start::<StatefulSet>(&world.namespace)?;
         let clients = world.clients()?;
         let ensemble = match way {
             Way::Operator | Way::Other => world.small_ensemble(size)?,

@@ -10,6 +10,7 @@ use bellwether_e2e::process;
 use bellwether_e2e::wait::until;
 use bellwether_e2e::watch::Watch;
 use bellwether_e2e::world::World;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
 use crate::projections::{get, manifest, patch, wait_gone, wait_object};
@@ -236,7 +237,7 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
         .as_str()
         .unwrap_or_default()
         .to_owned();
-    let slices = Watch::start(&world.kubectl, &world.namespace, "endpointslices")?;
+    let slices = Watch::start::<EndpointSlice>(&world.namespace)?;
     let poll = clients.spawn("poll", &["python3", "-c", POLL, &address])?;
     until("the Service reaches web-0", PATIENCE, || {
         answered(&poll, "web-0", 0.0)
