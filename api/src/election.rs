@@ -7,6 +7,7 @@ mod connection;
 mod dialect;
 mod dialects;
 mod guidance;
+mod handover;
 mod identity;
 mod projections;
 mod reasons;
@@ -24,6 +25,7 @@ pub use dialect::{
     CandidateOrder, CustomOptions, Dialect, JsonOptions, LeaderRule, SequenceOptions,
 };
 pub use dialects::DialectType;
+pub use handover::{DEFAULT_HANDOVER_TIMEOUT, Handover, HandoverMethod, HandoverRequest};
 pub use identity::{IdentityDecoder, IdentityOptions};
 pub use projections::{
     DEFAULT_LEASE_DURATION, DEFAULT_ROLE_KEY, LeaseProjection, OnStale, PodBinding,
@@ -113,6 +115,7 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
 #[x_kube(validation = Rule::new("has(self.ensembleRef) == has(oldSelf.ensembleRef)").message("ensembleRef cannot become connection or the other way: create another LeaderElection"))]
 #[x_kube(validation = Rule::new("!has(self.connection) || self.connection == null || !has(self.authentication) || self.authentication == null || (has(self.connection.tls) && self.connection.tls != null)").message("authentication beside connection needs connection.tls: a password is not sent in clear"))]
 #[x_kube(validation = Rule::new("!has(self.projections) || self.projections == null || !(has(self.projections.service) && self.projections.service != null || has(self.projections.podLabels) && self.projections.podLabels != null || has(self.projections.rollout) && self.projections.rollout != null) || (has(self.podBinding) && self.podBinding != null && has(self.podBinding.selector) && self.podBinding.selector != null && (has(self.podBinding.selector.matchLabels) && size(self.podBinding.selector.matchLabels) > 0 || has(self.podBinding.selector.matchExpressions) && size(self.podBinding.selector.matchExpressions) > 0))").message("projections.service, projections.podLabels and projections.rollout need podBinding.selector with at least one label: it says which pods the candidates may be"))]
+#[x_kube(validation = Rule::new("!has(self.handover) || self.handover == null || (has(self.podBinding) && self.podBinding != null && has(self.podBinding.selector) && self.podBinding.selector != null && (has(self.podBinding.selector.matchLabels) && size(self.podBinding.selector.matchLabels) > 0 || has(self.podBinding.selector.matchExpressions) && size(self.podBinding.selector.matchExpressions) > 0))").message("handover needs podBinding.selector with at least one label: it says which pods the candidates may be"))]
 #[allow(
     clippy::duplicated_attributes,
     reason = "each printcolumn has its own type_"
@@ -157,7 +160,11 @@ pub struct LeaderElectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub projections: Option<Box<Projections>>,
 
-    /// How it is found out which pod a candidate runs in, where a projection has to know.
+    /// How the leader is asked to let another candidate lead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handover: Option<Box<Handover>>,
+
+    /// How it is found out which pod a candidate runs in, where a projection or a handover has to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_binding: Option<Box<PodBinding>>,
 
@@ -174,6 +181,17 @@ impl LeaderElectionSpec {
         let connection = self.connection.as_ref().map(|c| c.connect_string.as_str());
         let ensemble = self.ensemble_ref.as_ref().map(|e| e.name.as_str());
         ensemble.or(connection).unwrap_or_default()
+    }
+
+    /// Whether something is done about who leads, beside telling it in the status.
+    pub fn is_acted_on(&self) -> bool {
+        self.projections.is_some() || self.handover.is_some()
+    }
+
+    /// Whether the leader's pod has to be known.
+    pub fn needs_pods(&self) -> bool {
+        let projections = self.projections.as_ref();
+        self.handover.is_some() || projections.is_some_and(|all| all.need_pods())
     }
 }
 

@@ -90,6 +90,10 @@ pub const ELECTION_UID: &str = "zookeeper.bellwether.dev/election-uid";
 /// show; absent if they show none.
 pub const FENCING_TOKEN: &str = "zookeeper.bellwether.dev/fencing-token";
 
+/// Annotation on an election: the fencing token of the leader that is to hand over, in decimal. People set it; the operator
+/// reads it.
+pub const HANDOVER: &str = "zookeeper.bellwether.dev/handover";
+
 /// On the Service of an election: the keys of its annotations that the spec of the election asked for, with commas between
 /// them. They are taken out when the spec does not ask for them any more.
 pub const SERVICE_ANNOTATIONS: &str = "zookeeper.bellwether.dev/service-annotations";

@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Resume(commands::act::Act),
     /// Have a member whose node or disk is gone for good replaced by one with an empty volume.
     Replace(commands::replace::Replace),
+    /// Ask the leader of an election to let another candidate lead, and wait until one does.
+    Handover(commands::handover::Handover),
     /// Collect objects, logs and answers of the servers into one file, without Secrets.
     SupportBundle(commands::bundle::Bundle),
     /// Print the completions for a shell.
@@ -136,6 +138,15 @@ pub(crate) struct Run {
     /// zookeeper.bellwether.dev/role; repeat it for several. `example.com/*` allows all keys with that prefix.
     #[arg(long = "allow-label-key", value_name = "KEY", value_parser = LabelKeyPattern::parse)]
     pub allowed_label_keys: Vec<LabelKeyPattern>,
+    /// Let leaders be asked to hand over at this port of their pods, in `spec.handover`; repeat it for several. None is allowed
+    /// if none is given.
+    #[arg(long = "allow-handover-port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub allowed_handover_ports: Vec<u16>,
+
+    /// Let leaders be asked to hand over when their node is cordoned, in `spec.handover.onCordon`. The operator then watches
+    /// which nodes are.
+    #[arg(long)]
+    pub handover_on_cordon: bool,
     /// Where to serve /livez and /readyz, and without --secure-listen also /metrics and the page, in clear and to everybody
     /// who reaches it.
     #[arg(long, default_value = "0.0.0.0:8080")]

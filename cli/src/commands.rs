@@ -5,6 +5,7 @@ pub(crate) mod bundle;
 mod cluster;
 pub(crate) mod elections;
 pub(crate) mod generate;
+pub(crate) mod handover;
 pub(crate) mod lint;
 pub(crate) mod page;
 pub(crate) mod plan;

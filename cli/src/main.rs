@@ -53,6 +53,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Restart(arguments) => commands::act::act(Action::Restart, &arguments).await,
         Command::Pause(arguments) => commands::act::act(Action::Pause, &arguments).await,
         Command::Resume(arguments) => commands::act::act(Action::Resume, &arguments).await,
+        Command::Handover(arguments) => commands::handover::handover(&arguments).await,
         Command::Replace(arguments) => commands::replace::replace(&arguments).await,
         Command::SupportBundle(arguments) => commands::bundle::bundle(&arguments).await,
         Command::Completion(arguments) => {

@@ -57,6 +57,8 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         permissions: Permissions {
             hosts: arguments.allowed_hosts.into(),
             label_keys: arguments.allowed_label_keys,
+            handover_ports: arguments.allowed_handover_ports,
+            handover_on_cordon: arguments.handover_on_cordon,
         },
         rules: Rules::ALL,
     };

@@ -2,6 +2,7 @@
 
 import argparse
 import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from kazoo.client import KazooState
 from kazoo.exceptions import KazooException
@@ -16,6 +17,7 @@ def main():
     parser.add_argument("--path", required=True)
     parser.add_argument("--id", required=True)
     parser.add_argument("--timeout", type=float, default=common.SESSION, help="session timeout in seconds")
+    parser.add_argument("--resign", type=int, help="port at which it takes POST /resign, which lets it lead no more")
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)
@@ -35,6 +37,23 @@ def main():
         while leading.is_set() and not stop.wait(0.1):
             pass
         leading.clear()
+
+    class Resign(BaseHTTPRequestHandler):
+        def do_POST(self):
+            known = self.path == "/resign"
+            leads = leading.is_set()
+            if known and leads:
+                say("resign", token=self.headers.get("Bellwether-Fencing-Token"))
+                leading.clear()
+            self.send_response(404 if not known else 200 if leads else 409)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    if arguments.resign:
+        server = HTTPServer(("", arguments.resign), Resign)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
 
     def run():
         while not stop.is_set():

@@ -25,6 +25,7 @@ mod beside;
 pub mod census;
 mod decode;
 mod dialect;
+pub mod handover;
 pub mod limits;
 pub mod permissions;
 pub mod projection;

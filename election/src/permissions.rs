@@ -1,5 +1,5 @@
-//! What elections may do beyond their namespace: to which hosts they connect, where credentials are sent, and
-//! which labels pods get.
+//! What elections may do beyond their namespace: to which hosts they connect, where credentials are sent, which labels
+//! pods get, and at which ports of pods leaders are asked to hand over.
 //!
 //! Whoever may create a `LeaderElection` has the operator act, from its place in the network and with its
 //! rights. So the administrator names the hosts and the keys of labels, and the owner of a Secret names the
@@ -18,6 +18,10 @@ pub struct Permissions {
     pub hosts: HostPatterns,
     /// The keys of labels on pods, beside [`DEFAULT_ROLE_KEY`].
     pub label_keys: Vec<LabelKeyPattern>,
+    /// The ports of pods at which leaders may be asked to hand over.
+    pub handover_ports: Vec<u16>,
+    /// Whether leaders may be asked because their node is cordoned: the operator then watches which nodes are.
+    pub handover_on_cordon: bool,
 }
 
 impl Permissions {
@@ -52,6 +56,13 @@ impl Permissions {
             detail: "spec.authentication would send credentials over a connection that is not encrypted."
                 .to_owned(),
         })
+    }
+
+    /// Whether leaders may be asked to hand over at this port of their pods.
+    pub fn allows_handover(&self, port: i32) -> bool {
+        self.handover_ports
+            .iter()
+            .any(|allowed| i32::from(*allowed) == port)
     }
 
     /// Whether pods may get a label with this key.

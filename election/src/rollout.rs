@@ -117,6 +117,8 @@ pub enum Wait {
     Leader,
     /// The leader has to be read once more.
     Reading,
+    /// The leader was asked to hand over.
+    Handover,
     /// So many pods do not exist.
     Creation(usize),
     /// These pods are being deleted, or are not ready.

@@ -74,7 +74,7 @@ pub fn status_and_projection(
     };
     new.observed_generation = generation;
     new.conditions = merge_conditions(&old.conditions, conditions, generation, now);
-    if spec.projections.is_some() {
+    if spec.is_acted_on() {
         tell_projection(&mut new, projection, &old, now);
     } else if let Some(leader) = &mut new.leader {
         leader.pod = None;
@@ -251,6 +251,7 @@ fn tell_projection(
                 ConditionType::LeaderBound,
                 ConditionType::Projected,
                 ConditionType::RolledOut,
+                ConditionType::HandedOver,
             ];
             let types = types.map(ConditionType::as_str);
             let old = old.conditions.iter();
@@ -262,10 +263,11 @@ fn tell_projection(
         }
     };
     if !is_same {
-        // What failed for the leader before fails for this one, as far as anybody knows. A rollout goes on.
+        // What failed for the leader before fails for this one, as far as anybody knows. A rollout and a handover go on.
         let stays = |condition: &Condition| {
             condition.status == "False" && condition.type_ == ConditionType::Projected.as_str()
                 || condition.type_ == ConditionType::RolledOut.as_str()
+                || condition.type_ == ConditionType::HandedOver.as_str()
         };
         let (staying, known): (Vec<_>, Vec<_>) = known.into_iter().partition(stays);
         let types = known.iter().map(|condition| condition.type_.as_str());

@@ -7,6 +7,7 @@
 
 mod entry;
 mod feed;
+mod handovers;
 mod job;
 mod pod_watches;
 mod requests;
@@ -14,13 +15,14 @@ mod rollouts;
 mod store;
 mod turns;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::lease::Held;
 use bellwether_api::LeaderElection;
+use bellwether_election::handover::annotation;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -29,8 +31,8 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{Instrument as _, Span, info, warn};
 
-use self::entry::{Entry, JobContext};
-use self::feed::Observation;
+use self::entry::{Entry, JobContext, Sight};
+use self::feed::{Observation, WatchEvent};
 use self::job::{JobResult, Objects};
 use self::pod_watches::PodWatches;
 use self::requests::ProjectionClient;
@@ -85,6 +87,9 @@ pub(super) struct Projector {
     /// Elections that are or were projected to something.
     entries: HashMap<Key, Box<Entry>>,
     pod_watches: PodWatches,
+    /// The nodes that are cordoned, and those that the running list has contained so far.
+    cordoned: BTreeSet<String>,
+    listing_nodes: BTreeSet<String>,
     store: ProjectionStore,
     /// The watches of what exists; none before the lease is held.
     watches: Vec<Task>,
@@ -114,6 +119,8 @@ impl Projector {
             elections: HashMap::new(),
             entries: HashMap::new(),
             pod_watches: PodWatches::default(),
+            cordoned: BTreeSet::new(),
+            listing_nodes: BTreeSet::new(),
             store: ProjectionStore::default(),
             watches: Vec::new(),
             turns: Turns::default(),
@@ -162,6 +169,10 @@ impl Projector {
     fn begin(&mut self) {
         if self.watches.is_empty() && self.holds_lease() {
             self.watches = feed::projected(&self.client.kube, &self.scope, &self.observations);
+            if self.scope.permissions.handover_on_cordon {
+                let nodes = feed::cordoned_nodes(&self.client.kube, &self.observations);
+                self.watches.push(nodes);
+            }
             self.pod_watches
                 .begin(&self.client.kube, &self.observations);
         }
@@ -189,7 +200,8 @@ impl Projector {
                     Some(entry) => {
                         let same = entry.status == status
                             && entry.owned == owned
-                            && entry.object.spec == object.spec;
+                            && entry.object.spec == object.spec
+                            && annotation(&entry.object) == annotation(&object);
                         let respecified = entry.object.spec != object.spec;
                         entry.object = object;
                         entry.status = status;
@@ -230,7 +242,7 @@ impl Projector {
 
     /// Whether there is anything to do for an election: most are projected to nothing.
     fn concerns(&self, uid: &str, object: &LeaderElection) -> bool {
-        object.spec.projections.is_some() || self.store.has(uid)
+        object.spec.is_acted_on() || self.store.has(uid)
     }
 
     fn forget(&mut self, key: &Key) {
@@ -255,6 +267,8 @@ impl Projector {
                 }
                 (vec![key], now)
             }
+            Observation::Answered(key) => (vec![key], now),
+            Observation::CordonedNode(event) => (self.observe_node(event), now),
             Observation::LabelledPod(event) => {
                 let known = self.store.labels_known();
                 let changed = self.store.observe_labelled_pod(event);
@@ -285,6 +299,34 @@ impl Projector {
         for key in changed {
             self.schedule(&key, at);
         }
+    }
+
+    /// Applies an event of a cordoned node. Returns the elections whose leaders may have to be asked to hand over.
+    fn observe_node(&mut self, event: WatchEvent<String>) -> Vec<Key> {
+        let before = self.cordoned.clone();
+        match event {
+            WatchEvent::ListStarted => self.listing_nodes.clear(),
+            WatchEvent::Applied(node) => {
+                self.listing_nodes.insert(node.clone());
+                self.cordoned.insert(node);
+            }
+            WatchEvent::ListFinished => self.cordoned = std::mem::take(&mut self.listing_nodes),
+            WatchEvent::Deleted(node) => {
+                self.cordoned.remove(&node);
+            }
+            WatchEvent::Failed { .. } => {}
+        }
+        if self.cordoned == before {
+            return Vec::new();
+        }
+        let mut concerned = Vec::new();
+        for (key, entry) in &mut self.entries {
+            if entry.hands_over_on_cordon() {
+                entry.asked_by_cordon.clear();
+                concerned.push(key.clone());
+            }
+        }
+        concerned
     }
 
     /// The elections with these uids, for which there may be something to do from now on.
@@ -348,7 +390,7 @@ impl Projector {
         entry.due = None;
         let uid = entry.object.uid().unwrap_or_default();
         let projections = entry.object.spec.projections.as_ref();
-        if projections.is_none() && !self.store.has(&uid) {
+        if !entry.object.spec.is_acted_on() && !self.store.has(&uid) {
             self.forget(&key);
             return false;
         }
@@ -360,12 +402,14 @@ impl Projector {
             &self.client.kube,
             &self.observations,
         );
-        let (job, context) = entry.job(
-            &self.store,
-            &self.pod_watches,
-            &self.scope.permissions,
-            Instant::now(),
-        );
+        let sight = Sight {
+            store: &self.store,
+            pod_watches: &self.pod_watches,
+            cordoned: &self.cordoned,
+            permissions: &self.scope.permissions,
+            observations: &self.observations,
+        };
+        let (job, context) = entry.job(sight, Instant::now());
         entry.running = true;
         entry.again = false;
         let span = entry.noticed.as_ref().map(|noticed| noticed.projecting());
@@ -406,6 +450,7 @@ impl Projector {
                 let failures = std::mem::take(&mut done.failures);
                 let (writes, is_partial) = (done.writes, done.is_partial);
                 let looked = done.looked.take();
+                let answered = done.answered.take();
                 self.turns.ended(&key.namespace);
                 self.store_result(&key.namespace, *done);
                 let entry = self.entries.get_mut(&key);
@@ -423,7 +468,9 @@ impl Projector {
                 };
                 let now = Instant::now();
                 let mut next = entry.doubt(now);
-                if let Some(again) = looked.and_then(|looked| entry.rollout.looked(looked)) {
+                let rollout = looked.and_then(|looked| entry.rollout.looked(looked));
+                let handover = answered.and_then(|answered| entry.answered(answered));
+                for again in rollout.into_iter().chain(handover) {
                     next = Some(next.map_or(now + again, |next| next.min(now + again)));
                 }
                 if failures.is_empty() {

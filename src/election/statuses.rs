@@ -95,7 +95,7 @@ impl Statuses {
                     return;
                 };
                 entry.see(*seen);
-                if entry.object().spec.projections.is_some() {
+                if entry.object().spec.is_acted_on() {
                     self.push_update(&key, Some(noticed));
                 }
                 self.consider(&key);
@@ -199,7 +199,7 @@ impl Statuses {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
-        let is_projected = entry.object().spec.projections.is_some();
+        let is_projected = entry.object().spec.is_acted_on();
         let status = is_projected.then(|| entry.status()).flatten();
         self.updates.push(ElectionUpdate::Election {
             object: entry.object().clone(),

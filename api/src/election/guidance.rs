@@ -24,7 +24,8 @@ impl Reason {
             | Self::Bound
             | Self::Following
             | Self::UpToDate
-            | Self::Replaced => NOTHING,
+            | Self::Replaced
+            | Self::HandedOver => NOTHING,
             Self::NotProjected => "See the condition `Projected`.",
             Self::EnsembleNotFound => "Correct `spec.ensembleRef.name`, or create the ensemble.",
             Self::EnsembleNotReady => "See the conditions of the ensemble.",
@@ -112,6 +113,16 @@ impl Reason {
             }
             Self::WorkloadUnusable => {
                 "Correct `spec.projections.rollout.workload`, or the workload."
+            }
+            Self::HandingOver => "If it lasts: see the application's log.",
+            Self::HandoverFailed => {
+                "See what the application says of the request; restart its pod if it must not lead."
+            }
+            Self::HandoverNotAllowed => {
+                "Add the port to `handover.ports` of the operator's chart, or switch on `handover.onCordon`."
+            }
+            Self::HandoverUnusable => {
+                "Use `kubectl bellwether handover NAME`, and see the condition `LeaderBound`."
             }
             Self::RolloutForbidden => "Switch on `rbac.rollouts` in the operator's chart.",
         }

@@ -24,6 +24,8 @@ vocabulary! {
         Projected,
         /// Every pod of the workload has its newest revision. Only with a rollout.
         RolledOut,
+        /// The leader that was to hand over leads no more. Only where somebody asked for a handover.
+        HandedOver,
     }
 }
 
@@ -158,6 +160,17 @@ vocabulary! {
         WorkloadUnusable,
         /// `RolledOut`: the operator may not read the workload, or evict its pods.
         RolloutForbidden,
+
+        /// `HandedOver`: another candidate leads, or nobody.
+        HandedOver,
+        /// `HandedOver`: the leader is asked, and still leads.
+        HandingOver,
+        /// `HandedOver`: the leader could not be asked, or still led after the time of the spec.
+        HandoverFailed,
+        /// `HandedOver`: the administrator did not allow the port of `spec.handover`, or its `onCordon`.
+        HandoverNotAllowed,
+        /// `HandedOver`: the annotation is no token of this leader, or the leader's pod cannot be asked.
+        HandoverUnusable,
     }
 }
 
@@ -298,6 +311,19 @@ impl Reason {
             Self::EvictionRefused => "It is tried again every few seconds.",
             Self::WorkloadUnusable => {
                 "No pod is evicted: name a StatefulSet or DaemonSet whose spec.updateStrategy.type is OnDelete."
+            }
+            Self::HandedOver => "Take the annotation away, or leave it: it asks no other leader.",
+            Self::HandingOver => {
+                "Another leader is waited for until spec.handover.timeoutSeconds are over; a leader that did not agree is asked again every few seconds."
+            }
+            Self::HandoverFailed => {
+                "It is asked no more: look at the application's log, and restart its pod if it must not lead."
+            }
+            Self::HandoverNotAllowed => {
+                "The leader is not asked: ask the administrator of the operator to allow it, with handover.ports or handover.onCordon of its chart."
+            }
+            Self::HandoverUnusable => {
+                "The leader is not asked: set the annotation to status.leader.fencingToken, as kubectl bellwether handover does, and spec.handover to a port of the pod."
             }
             Self::RolloutForbidden => {
                 "No pod is evicted: switch on rbac.rollouts in the operator's Helm chart, or grant the rights that the chart would; it is tried again twice a minute."

@@ -86,6 +86,22 @@ everything else goes with its owner.
 {{- end }}
 {{- end -}}
 
+{{- /* What the operator may do with what is in no namespace. */ -}}
+{{- define "bellwether.clusterRules" -}}
+{{- if .Values.rbac.storageClasses }}
+# Whether volumes can grow.
+- apiGroups: [storage.k8s.io]
+  resources: [storageclasses]
+  verbs: [get]
+{{- end }}
+{{- if .Values.handover.onCordon }}
+# Which nodes are cordoned.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+{{- end }}
+{{- end -}}
+
 {{- /* The operator, as a subject of bindings. */ -}}
 {{- define "bellwether.subjects" -}}
 - kind: ServiceAccount

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::cluster::{Cluster, Target, unanswered};
 
 /// Who owns the fields that these commands set.
-const FIELD_MANAGER: &str = "kubectl-bellwether";
+pub(super) const FIELD_MANAGER: &str = "kubectl-bellwether";
 
 /// Which ensemble.
 #[derive(Debug, Args)]

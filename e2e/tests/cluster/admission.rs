@@ -231,6 +231,8 @@ with rbac.rollouts:
 controllerrevisions.apps [list]
 daemonsets.apps [get list watch]
 pods/eviction [create]
+with handover.onCordon:
+nodes [list watch]
 ";
 
 /// The rights by default, and what each feature adds to them; and images only from registries that are named.
@@ -243,6 +245,7 @@ pub(crate) fn rights_are_few_by_default_and_images_come_from_named_registries(
         "rbac.certManager",
         "rbac.projections",
         "rbac.rollouts",
+        "handover.onCordon",
     ];
     let install = |on: &str| {
         let registries = json!(["docker.io/library"]);

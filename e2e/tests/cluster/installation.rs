@@ -238,7 +238,7 @@ fn assert_rights(world: &World, other: &World) -> Result<()> {
         .filter(|b| b["metadata"]["labels"]["app.kubernetes.io/instance"] == helm::RELEASE)
         .filter_map(|b| b["metadata"]["name"].as_str())
         .collect();
-    let expected = ["reviews", "storageclasses"];
+    let expected = ["cluster", "reviews"];
     let expected = expected.map(|of| format!("{OPERATOR_NAMESPACE}-bellwether-{of}"));
     ensure!(ours == expected, "bound in the cluster: {ours:?}");
     Ok(())

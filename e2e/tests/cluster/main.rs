@@ -18,6 +18,7 @@ mod elections;
 mod faults;
 mod gitops;
 mod guide;
+mod handovers;
 mod installation;
 mod lint;
 mod monitoring;
@@ -70,6 +71,7 @@ const TESTS: &[Test] = tests![
     5 storm::no_write_is_lost_whatever_fails,
     3 tls::all_connections_switch_to_tls_under_writes_and_another_authority_needs_no_restart,
     1 page::a_hostile_leader_is_shown_as_text_and_a_lost_connection_comes_back,
+    1 handovers::a_leader_hands_over_on_request_and_before_its_pod_is_evicted,
     1 rollouts::a_rollout_changes_the_leader_once_and_a_broken_one_never,
     3 command_line::people_see_plan_and_act,
     5 observers::observers_serve_reads_restart_first_and_never_count,
@@ -172,6 +174,7 @@ const ALONE: &[Test] = tests![
 
 /// As [`ALONE`], in a long search.
 const SEARCHES_ALONE: &[Test] = tests![
+    1 handovers::a_drained_node_costs_one_handover,
     5 tls::servers_are_switched_on_and_off_while_the_operator_is_killed,
     9 reconfiguration::members_come_and_go_while_the_operator_is_killed,
 ];

@@ -13,10 +13,10 @@ use crate::projections::manifest;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Three candidates of kazoo's election, each under its pod's name.
-fn candidates(hosts: &str, version: &str, command: &str) -> Value {
+/// Three candidates of kazoo's election, each under its pod's name, which resign when they are asked at port 8088.
+pub(crate) fn candidates(hosts: &str, version: &str, command: &str) -> Value {
     let script = format!(
-        "{command} exec python3 /clients/kazoo_election.py --hosts {hosts} --path /app --id $(hostname)"
+        "{command} exec python3 /clients/kazoo_election.py --hosts {hosts} --path /app --id $(hostname) --resign 8088"
     );
     let mut template = pod("web", &["sh", "-c", &script]);
     // A candidate that is told to end gives its session back.
@@ -38,7 +38,7 @@ fn candidates(hosts: &str, version: &str, command: &str) -> Value {
 }
 
 /// How often the leader changed, and who leads, when the rollout is over and all three are candidates.
-fn at_rest(election: &Election<'_>) -> Result<(i64, String)> {
+pub(crate) fn at_rest(election: &Election<'_>) -> Result<(i64, String)> {
     until("the rollout is over", PATIENCE, || {
         let rolled_out = election.condition("RolledOut")?;
         let status = election.status()?;
@@ -56,7 +56,7 @@ fn at_rest(election: &Election<'_>) -> Result<(i64, String)> {
 }
 
 /// The names of the StatefulSet's pods that went, in order, after so many of them.
-fn gone(world: &World, before: usize) -> Vec<String> {
+pub(crate) fn gone(world: &World, before: usize) -> Vec<String> {
     let mut uids = Vec::new();
     let mut names = Vec::new();
     for event in world.pods.history() {

@@ -18,6 +18,8 @@ pub struct CandidatePods {
     pub roles: Option<Roles>,
     /// The names of the pods in which candidates run, where a rollout needs them.
     pub bound: BTreeSet<String>,
+    /// The nodes on which other candidates than the leader run in pods that are ready, where a handover needs them.
+    pub nodes: BTreeSet<String>,
 }
 
 impl CandidatePods {
@@ -28,6 +30,7 @@ impl CandidatePods {
             pod: None,
             roles: Some(Roles::default()),
             bound: BTreeSet::new(),
+            nodes: BTreeSet::new(),
         }
     }
 }
@@ -76,11 +79,21 @@ pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> Candid
         true => candidates().map(|pod| pod.name.clone()).collect(),
         false => BTreeSet::new(),
     };
+    let handover = subject.spec().handover.as_ref();
+    let nodes = match handover.is_some_and(|handover| handover.on_cordon) {
+        true => candidates()
+            .filter(|other| pod.is_none_or(|pod| pod.uid != other.uid))
+            .filter(|other| other.ready && !other.terminating)
+            .filter_map(|other| other.node.clone())
+            .collect(),
+        false => BTreeSet::new(),
+    };
     CandidatePods {
         pod: pod.cloned(),
         leader,
         roles,
         bound,
+        nodes,
     }
 }
 

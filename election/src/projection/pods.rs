@@ -24,6 +24,8 @@ pub struct PodFacts {
     pub hostname: String,
     /// Its subdomain: the name of the headless Service that it has a DNS name of.
     pub subdomain: Option<String>,
+    /// Whether its addresses are those of its node.
+    pub is_on_node_network: bool,
     /// Its node.
     pub node: Option<String>,
     /// Whether it is ready.
@@ -101,6 +103,7 @@ impl PodFacts {
                 .and_then(|spec| spec.hostname.clone())
                 .unwrap_or_else(|| name.clone()),
             subdomain: spec.and_then(|spec| spec.subdomain.clone()),
+            is_on_node_network: spec.and_then(|spec| spec.host_network) == Some(true),
             node: spec.and_then(|spec| spec.node_name.clone()),
             ready: ready.is_some(),
             ready_since: ready.and_then(|ready| Some(ready.last_transition_time.as_ref()?.0)),

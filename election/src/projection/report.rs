@@ -19,7 +19,7 @@ pub struct Projection {
     pub token: Option<String>,
     /// The leader's pod, if it is known.
     pub pod: Option<String>,
-    /// `LeaderBound`, `Projected` and `RolledOut`.
+    /// `LeaderBound`, `Projected`, `RolledOut` and `HandedOver`.
     pub conditions: Vec<NewCondition>,
 }
 
@@ -43,12 +43,12 @@ pub struct Failure {
 /// What the status reports about projections.
 ///
 /// `binding` is the pod of the leader, if there is a leader and a projection needs its pod; its error
-/// is why pods cannot be found. `failures` lists the writes that failed. `rollout` is `RolledOut`, if there is one.
+/// is why pods cannot be found. `failures` lists the writes that failed. `others` are the conditions of a rollout and a handover.
 pub fn report(
     subject: &Subject,
     binding: Option<&Result<Binding, Failure>>,
     failures: &[Failure],
-    rollout: Option<NewCondition>,
+    others: impl IntoIterator<Item = NewCondition>,
 ) -> Projection {
     let mut projection = Projection {
         node: subject.leader().map(|leader| leader.node.clone()),
@@ -61,7 +61,7 @@ pub fn report(
         projection.pod = Some(pod.clone());
     }
     let wanted = subject.spec().projections.as_ref();
-    if wanted.is_some_and(|wanted| wanted.need_pods()) {
+    if subject.spec().needs_pods() {
         projection.conditions.push(bound(subject, binding));
     }
     if wanted.is_some() {
@@ -70,7 +70,7 @@ pub fn report(
         let failures: Vec<_> = failures.iter().chain(unknown).collect();
         projection.conditions.push(projected(subject, &failures));
     }
-    projection.conditions.extend(rollout);
+    projection.conditions.extend(others);
     projection
 }
 

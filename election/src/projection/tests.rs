@@ -56,6 +56,7 @@ fn subject(projections: Projections, status: LeaderElectionStatus) -> Subject {
         path: "/e".to_owned(),
         dialect: Dialect::from(DialectType::Kazoo),
         identity: None,
+        handover: None,
         projections: Some(Box::new(projections)),
         pod_binding: None,
         max_candidates: 50,

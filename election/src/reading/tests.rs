@@ -30,6 +30,7 @@ fn spec(type_: DialectType, acknowledgement: Option<&str>) -> LeaderElectionSpec
             ..Dialect::default()
         },
         identity: None,
+        handover: None,
         projections: None,
         pod_binding: None,
         max_candidates: 3,

@@ -77,6 +77,7 @@ pub fn told(
             Wait::Binding => unled("It is not known in which pod the leader runs."),
             Wait::Leader => replacing("Nobody leads at the moment.".to_owned()),
             Wait::Reading => replacing("The leader is read once more first.".to_owned()),
+            Wait::Handover => replacing("The leader was asked to hand over.".to_owned()),
             Wait::Creation(missing) => replacing(format!(
                 "So many pods do not exist, or spec.podBinding.selector does not select them: {missing}."
             )),

@@ -16,6 +16,7 @@ fn spec(path: &str, type_: DialectType) -> LeaderElectionSpec {
         path: path.to_owned(),
         dialect: Options::from(type_),
         identity: None,
+        handover: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,

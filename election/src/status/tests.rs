@@ -32,6 +32,7 @@ fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
             ..Dialect::default()
         },
         identity: None,
+        handover: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,

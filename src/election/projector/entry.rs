@@ -1,17 +1,21 @@
 //! What the projector knows about one election.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use bellwether_api::LeaderElection;
+use bellwether_api::conditions::NewCondition;
 use bellwether_api::election::{LeaderElectionStatus, Reason};
+use bellwether_election::handover::cordoned;
 use bellwether_election::permissions::Permissions;
 use bellwether_election::projection::{
     Binder, CandidatePods, Failure, Projection, Subject, believed, candidate_pods, kept, report,
 };
 use jiff::Timestamp;
 use kube::ResourceExt;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::super::Key;
@@ -19,6 +23,8 @@ use super::super::messages::Projected;
 use super::super::noticed::Noticed;
 use super::super::pace::Pace;
 use super::super::sighting::Sighting;
+use super::feed::Observation;
+use super::handovers::{Answered, Question, Questioner};
 use super::job::{Job, Objects};
 use super::pod_watches::{PodSelection, PodWatches};
 use super::rollouts::{Look, Rollout};
@@ -40,6 +46,12 @@ pub(super) struct Entry {
     pub(super) pod_watch: Option<Result<PodSelection, Failure>>,
     pub(super) objects: Objects,
     pub(super) rollout: Rollout,
+    /// How the leader was asked to hand over, and what the status tells of it.
+    question: Option<Question>,
+    handed_over: Option<NewCondition>,
+    /// The pods whose leader is asked because of a cordoned node, by uid, with the token: each for one term, until other
+    /// nodes are cordoned. Otherwise a lead that comes back would be handed over without end.
+    pub(super) asked_by_cordon: BTreeMap<String, String>,
     /// The last report to the writer, and its generation.
     pub(super) reported: Option<(Option<i64>, Projection)>,
     /// When the first event came that is not carried out yet.
@@ -65,6 +77,17 @@ pub(super) struct JobContext {
     pub(super) refused: Option<Failure>,
 }
 
+/// What the projector knows beside the election.
+#[derive(Clone, Copy)]
+pub(super) struct Sight<'p> {
+    pub(super) store: &'p ProjectionStore,
+    pub(super) pod_watches: &'p PodWatches,
+    /// The nodes that are cordoned.
+    pub(super) cordoned: &'p BTreeSet<String>,
+    pub(super) permissions: &'p Permissions,
+    pub(super) observations: &'p mpsc::Sender<Observation>,
+}
+
 impl Entry {
     pub(super) fn new(
         object: Arc<LeaderElection>,
@@ -79,6 +102,9 @@ impl Entry {
             pod_watch: None,
             objects: Objects::default(),
             rollout: Rollout::default(),
+            question: None,
+            handed_over: None,
+            asked_by_cordon: BTreeMap::new(),
             reported: None,
             noticed: None,
             pace: Pace::new(GAP, BURST),
@@ -97,14 +123,13 @@ impl Entry {
     pub(super) fn respecify(&mut self) {
         let spec = &self.object.spec;
         self.binder = Binder::new(spec.pod_binding.as_deref());
-        self.pod_watch = spec
-            .projections
-            .as_ref()
-            .filter(|projections| projections.need_pods())
-            .map(|_| {
-                let namespace = self.object.namespace().unwrap_or_default();
-                PodSelection::new(namespace, spec.pod_binding.as_deref())
-            });
+        self.pod_watch = spec.needs_pods().then(|| {
+            let namespace = self.object.namespace().unwrap_or_default();
+            PodSelection::new(namespace, spec.pod_binding.as_deref())
+        });
+        if spec.handover.is_none() {
+            self.handed_over = None;
+        }
         self.failures = 0;
     }
 
@@ -150,20 +175,19 @@ impl Entry {
     }
 
     /// What has to be done, and what is needed to report what became of it, if that can be reported.
-    pub(super) fn job(
-        &mut self,
-        store: &ProjectionStore,
-        pod_watches: &PodWatches,
-        permissions: &Permissions,
-        now: Instant,
-    ) -> (Job, Option<Box<JobContext>>) {
+    pub(super) fn job(&mut self, sight: Sight<'_>, now: Instant) -> (Job, Option<Box<JobContext>>) {
+        let Sight {
+            store,
+            pod_watches,
+            permissions,
+            ..
+        } = sight;
         let uid = self.object.uid().unwrap_or_default();
         // The labels that pods carry are unknown until the labelled pods were listed.
         let labels_known = store.labels_known();
         let subject = self.subject(now);
         let read = self.sighting.as_ref().map(Sighting::time);
-        let projections = self.object.spec.projections.as_ref();
-        let needs_pods = projections.is_some_and(|projections| projections.need_pods());
+        let needs_pods = self.object.spec.needs_pods();
         let pods = match (&subject, needs_pods) {
             (Some(subject), true) => self.candidate_pods(subject, pod_watches),
             _ => None,
@@ -197,6 +221,10 @@ impl Entry {
             (Some(subject), Some(pods)) => self.look(subject, pods.as_ref(), pod_watches),
             _ => None,
         };
+        let questioner = match (&subject, &pods) {
+            (Some(subject), Some(pods)) => self.questioner(sight, subject, pods.as_ref().ok()),
+            _ => None,
+        };
         self.outdates = Arc::default();
         let job = Job {
             object: self.object.clone(),
@@ -208,6 +236,7 @@ impl Entry {
             owned: store.owned(&uid),
             objects: self.objects.clone(),
             look,
+            questioner,
             is_outdated: self.outdates.clone(),
         };
         let context = subject.filter(|_| complete).map(|subject| {
@@ -218,6 +247,34 @@ impl Entry {
             })
         });
         (job, context)
+    }
+
+    /// What has to be known to ask the leader to hand over, if the spec says how.
+    fn questioner(
+        &mut self,
+        sight: Sight<'_>,
+        subject: &Subject,
+        pods: Option<&CandidatePods>,
+    ) -> Option<Questioner> {
+        let due = pods.and_then(|pods| cordoned(subject, pods, sight.cordoned));
+        let due = due.filter(|due| {
+            let asked = self.asked_by_cordon.entry(due.pod.clone());
+            *asked.or_insert_with(|| due.token.clone()) == due.token
+        });
+        let question = self.question.clone();
+        Questioner::new(
+            subject,
+            sight.permissions,
+            due,
+            question,
+            sight.observations,
+        )
+    }
+
+    /// Whether the leader is asked to hand over when its node is cordoned.
+    pub(super) fn hands_over_on_cordon(&self) -> bool {
+        let handover = self.object.spec.handover.as_ref();
+        handover.is_some_and(|handover| handover.on_cordon)
     }
 
     /// Whether pods have to be labelled.
@@ -261,6 +318,13 @@ impl Entry {
         unread.into_iter().chain(unseen).min()
     }
 
+    /// Takes what became of a question to the leader. Returns how soon to look again.
+    pub(super) fn answered(&mut self, answered: Answered) -> Option<Duration> {
+        self.question = answered.question;
+        self.handed_over = answered.told;
+        answered.again
+    }
+
     /// Until when what was read of the leader is believed; `None` if nothing limits that.
     fn believed_until(&self) -> Option<Instant> {
         let believed = Duration::try_from(believed(&self.object.spec)?).ok()?;
@@ -295,7 +359,12 @@ impl Entry {
             None => None,
         };
         let failures: Vec<Failure> = refused.iter().chain(failures).cloned().collect();
-        let projection = report(subject, binding.as_ref(), &failures, self.rollout.told());
+        let others = self
+            .rollout
+            .told()
+            .into_iter()
+            .chain(self.handed_over.clone());
+        let projection = report(subject, binding.as_ref(), &failures, others);
         let generation = subject.object.metadata.generation;
         let reported = Some((generation, projection));
         if self.reported == reported {

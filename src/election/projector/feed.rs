@@ -8,7 +8,7 @@ use bellwether_api::labels::{ELECTION_UID, ROLE_LABELLED};
 use bellwether_election::projection::PodFacts;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::core::v1::{Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::{NamespaceResourceScope, PartialObjectMeta};
@@ -68,6 +68,10 @@ pub(super) enum Observation {
     Workload(Key),
     /// A pod of the watch with this number; a pod that terminated counts as deleted.
     Pod(u64, WatchEvent<Box<PodFacts>>),
+    /// The name of a node that is cordoned; one that is not any more counts as deleted.
+    CordonedNode(WatchEvent<String>),
+    /// The leader of the election of this name answered, or did not in time.
+    Answered(Key),
 }
 
 /// Watches everything that elections are projected to, by its metadata.
@@ -88,6 +92,19 @@ pub(super) fn projected(
             Observation::LabelledPod,
         ),
     ]
+}
+
+/// Watches the nodes that are cordoned.
+pub(super) fn cordoned_nodes(client: &Client, observations: &mpsc::Sender<Observation>) -> Task {
+    let nodes = kube::Api::<PartialObjectMeta<Node>>::all(client.clone());
+    let config = watcher::Config::default().fields("spec.unschedulable=true");
+    follow(
+        "cordoned nodes",
+        meta(watcher(nodes, config).default_backoff()),
+        observations,
+        |meta| meta.name.unwrap_or_default(),
+        Observation::CordonedNode,
+    )
 }
 
 fn owned<K>(
@@ -162,12 +179,15 @@ where
     K: Clone + DeserializeOwned + fmt::Debug + Send + 'static,
 {
     let config = watcher::Config::default().labels(label);
-    watcher(
-        api::<PartialObjectMeta<K>>(client, scope.namespace.as_deref()),
-        config,
-    )
-    .default_backoff()
-    .map(|event| {
+    let api = api::<PartialObjectMeta<K>>(client, scope.namespace.as_deref());
+    meta(watcher(api, config).default_backoff())
+}
+
+/// The metadata alone.
+fn meta<K>(
+    events: impl Stream<Item = watcher::Result<Event<PartialObjectMeta<K>>>>,
+) -> impl Stream<Item = watcher::Result<Event<ObjectMeta>>> {
+    events.map(|event| {
         event.map(|event| match event {
             Event::Init => Event::Init,
             Event::InitDone => Event::InitDone,

@@ -18,6 +18,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Api, ResourceExt};
 
 use super::feed::Kind;
+use super::handovers::{Answered, Questioner};
 use super::requests::{Cached, OwnedObject, ProjectionClient};
 use super::rollouts::{Look, Looked};
 
@@ -46,6 +47,8 @@ pub(super) struct Job {
     pub(super) objects: Objects,
     /// The rollout of a workload, if there is one.
     pub(super) look: Option<Look>,
+    /// What has to be known to ask the leader to hand over, if the spec says how.
+    pub(super) questioner: Option<Questioner>,
     /// Becomes true when the election changes, or its leader is read again.
     pub(super) is_outdated: Arc<AtomicBool>,
 }
@@ -62,13 +65,15 @@ pub(super) struct JobResult {
     pub(super) writes: usize,
     /// What became of the rollout.
     pub(super) looked: Option<Looked>,
+    /// What became of a question to the leader.
+    pub(super) answered: Option<Answered>,
     /// Whether labels are left to the next job, since there is something to do that must not wait for hundreds of pods.
     pub(super) is_partial: bool,
 }
 
 impl ProjectionClient {
     /// Does everything that has to be done for one election. A failure does not stop the rest.
-    pub(super) async fn run(&self, job: Job) -> JobResult {
+    pub(super) async fn run(&self, mut job: Job) -> JobResult {
         let mut done = JobResult {
             objects: job.objects.clone(),
             ..JobResult::default()
@@ -99,8 +104,17 @@ impl ProjectionClient {
             }
         }
         self.labels(&job, &namespace, &mut done).await;
+        let mut questioner = job.questioner.take();
         if let Some(look) = &job.look {
-            done.looked = self.roll_out(&job, look, &mut done.writes).await;
+            let questioner = questioner.as_mut().filter(|_| self.lease.is_held());
+            done.looked = self
+                .roll_out(&job, look, questioner, &mut done.writes)
+                .await;
+        }
+        if let Some(questioner) = questioner
+            && self.lease.is_held()
+        {
+            done.answered = Some(questioner.answer(job.candidate_pods.as_ref()));
         }
         done
     }

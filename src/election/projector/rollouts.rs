@@ -35,6 +35,7 @@ use super::super::Key;
 use super::super::registry::Task;
 use super::super::sighting::Sighting;
 use super::feed::Observation;
+use super::handovers::Questioner;
 use super::job::Job;
 use super::requests::{ProjectionClient, RequestError};
 
@@ -219,6 +220,7 @@ impl ProjectionClient {
         &self,
         job: &Job,
         look: &Look,
+        questioner: Option<&mut Questioner>,
         writes: &mut usize,
     ) -> Option<Looked> {
         let subject = job.subject.as_ref()?;
@@ -268,7 +270,12 @@ impl ProjectionClient {
             }
         };
         let mut evicted = Vec::new();
-        let outcome = self.take_step(job, look, next, &mut evicted, writes).await;
+        let outcome = match next {
+            Step::EvictLeader(..) if holds_up(questioner, job, subject) => {
+                Outcome::Waits(Wait::Handover)
+            }
+            next => self.take_step(job, look, next, &mut evicted, writes).await,
+        };
         let told = told(named, Some((&workload, &pods)), &outcome);
         let again = match outcome {
             Outcome::Done => None,
@@ -397,6 +404,12 @@ impl ProjectionClient {
             }
         }
     }
+}
+
+/// Asks the leader to hand over before its pod is evicted, where the spec says how. Returns whether the eviction has to wait.
+fn holds_up(questioner: Option<&mut Questioner>, job: &Job, subject: &Subject) -> bool {
+    let pods = job.candidate_pods.as_ref();
+    questioner.is_some_and(|questioner| questioner.holds_up_eviction(subject, pods))
 }
 
 /// Whether the status says that every pod has the newest revision.

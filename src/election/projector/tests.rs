@@ -13,6 +13,7 @@ use super::super::sighting::Sighting;
 use super::*;
 use crate::lease::Holder;
 
+mod handovers;
 mod rollouts;
 
 /// How long a test waits for something to happen, and for something not to happen.
@@ -66,6 +67,15 @@ fn run(server: &ApiServer, name: &str, ip: &str) {
 
 impl Bench {
     fn new(held: bool) -> Self {
+        Self::with(held, Scope::default())
+    }
+
+    /// One that holds the lease.
+    fn in_scope(scope: Scope) -> Self {
+        Self::with(true, scope)
+    }
+
+    fn with(held: bool, scope: Scope) -> Self {
         let server = ApiServer::new(1, 1);
         server.set_faults(LateLabels);
         run(&server, "a", "10.0.0.1");
@@ -74,7 +84,6 @@ impl Bench {
         let (lease, is_held) = Holder::held(held);
         let (inputs, projected) = mpsc::channel(64);
         let (updates, inbox) = mpsc::unbounded_channel();
-        let scope = Scope::default();
         let projector = Projector::new(client, scope, is_held, inputs, Metrics::default());
         tokio::spawn(projector.run(inbox));
         Self {

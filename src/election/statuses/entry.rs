@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bellwether_api::election::Reason;
 use bellwether_api::{LeaderElection, LeaderElectionStatus};
+use bellwether_election::handover::annotation;
 use bellwether_election::{Sight, flaps_until, status_and_projection};
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -77,8 +78,8 @@ impl Entry {
         &self.object
     }
 
-    /// Takes a state of the object, unless it is an older one. Returns whether the spec changed, or the status
-    /// in another way than by writing what was computed.
+    /// Takes a state of the object, unless it is an older one. Returns whether the spec changed, or what a person asks of the
+    /// leader, or the status in another way than by writing what was computed.
     pub(super) fn replace(&mut self, object: Arc<LeaderElection>, metrics: &Metrics) -> bool {
         if !is_newer(&object, &self.object) {
             return false;
@@ -90,7 +91,9 @@ impl Entry {
             new.metadata.generation != old.metadata.generation || new.spec != old.spec;
         // A status that is computed again from itself stays the same.
         let is_written = matches!(&self.computed, Computed::Other(status) if new.status.as_ref() == Some(status));
-        let changed = is_other_spec || (!is_written && new.status != old.status);
+        let is_other_request = annotation(new) != annotation(old);
+        let changed =
+            is_other_spec || is_other_request || (!is_written && new.status != old.status);
         if changed {
             self.computed = Computed::Outdated;
         } else if is_written {

@@ -181,6 +181,21 @@ fn after_a_conflict_the_projector_is_sent_what_is_computed_from_the_new_object()
 }
 
 #[test]
+fn the_projector_is_sent_what_a_person_asks_of_the_leader() {
+    let mut bench = Bench::new();
+    let mut asks = object(2, 1, None);
+    asks.annotations_mut()
+        .insert("example.org/note".to_owned(), "7".to_owned());
+    bench.show(asks.clone());
+    assert_eq!(bench.sent(), []);
+    asks.metadata.resource_version = Some("3".to_owned());
+    let handover = bellwether_api::labels::HANDOVER.to_owned();
+    asks.annotations_mut().insert(handover, "7".to_owned());
+    bench.show(asks);
+    assert_eq!(bench.sent(), [None]);
+}
+
+#[test]
 fn a_reading_by_another_spec_does_not_count_and_an_older_object_does_not_come_back() {
     let mut bench = Bench::new();
     bench.see("a", 1, 1);

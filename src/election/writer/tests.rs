@@ -149,6 +149,7 @@ fn object() -> LeaderElection {
         path: "/leader".to_owned(),
         dialect: Dialect::from(DialectType::SingleText),
         identity: None,
+        handover: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,
