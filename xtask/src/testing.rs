@@ -75,26 +75,21 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     let started = Instant::now();
     let mut found = Found::default();
     let programs = Programs::compile()?;
-    let mut servers_beside = None;
-    if !arguments.end_to_end && !arguments.quick {
-        servers_beside = Some(servers(arguments, &programs)?);
-    }
+    let beside = Beside::chosen(arguments, &programs)?;
     let has_cluster = !(arguments.no_cluster || arguments.servers || arguments.quick);
     let was_running = has_cluster && (target.is_existing()? || Cluster::open(target).is_ok());
     let cluster = thread::scope(|scope| {
         // Starting a cluster is mostly waiting, so unit tests run meanwhile.
         let starting = has_cluster.then(|| scope.spawn(|| start(target)));
         if !arguments.end_to_end && !arguments.servers {
-            let lives = lives(arguments, &programs)?;
-            let beside = |found: &mut Found| live(lives, found);
-            found.run_beside(UNIT, &mut unit(arguments)?, beside)?;
+            found.run(UNIT, &mut unit(arguments)?)?;
         }
         let started = starting.map(|starting| starting.join());
         let started = started.map(|result| result.unwrap_or_else(|_| bail!("the start panicked")));
         Ok::<_, anyhow::Error>(started)
     })?;
     if let Some(cluster) = cluster {
-        let run = |cluster| end_to_end(arguments, &cluster, &programs, servers_beside, &mut found);
+        let run = |cluster| end_to_end(arguments, &cluster, &programs, beside, &mut found);
         let result = cluster.and_then(run);
         if !arguments.keep && !was_running {
             Cluster::down()?;
@@ -102,8 +97,8 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
         if let Err(error) = result {
             found.errors.push(format!("{error:#}"));
         }
-    } else if let Some(mut servers) = servers_beside {
-        found.run(SERVERS, &mut servers)?;
+    } else {
+        beside.run(&mut found)?;
     }
     for error in &found.errors {
         say(format!("error: {error}"));
@@ -116,15 +111,47 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// The simulator and how many lives it lives, unless only some tests are asked for.
-fn lives(arguments: &Arguments, programs: &Programs) -> Result<Option<(PathBuf, Lives)>> {
-    let lives = match (arguments.quick, arguments.long) {
-        (true, _) => Lives::Quick,
-        (_, true) => Lives::Long,
-        _ => Lives::All,
-    };
-    let simulate = programs.path("simulate")?;
-    Ok(arguments.filter.is_none().then_some((simulate, lives)))
+/// What runs beside the end-to-end tests that need the operator alone, since these mostly wait.
+#[derive(Default)]
+struct Beside {
+    servers: Option<Command>,
+    /// The simulator, and how many lives it lives.
+    lives: Option<(PathBuf, Lives)>,
+}
+
+impl Beside {
+    fn chosen(arguments: &Arguments, programs: &Programs) -> Result<Self> {
+        if arguments.end_to_end {
+            return Ok(Self::default());
+        }
+        let lives = match (arguments.quick, arguments.long) {
+            (true, _) => Lives::Quick,
+            (_, true) => Lives::Long,
+            _ => Lives::All,
+        };
+        let simulate = programs.path("simulate")?;
+        let has_lives = arguments.filter.is_none() && !arguments.servers;
+        let servers = (!arguments.quick).then(|| servers(arguments, programs));
+        Ok(Self {
+            servers: servers.transpose()?,
+            lives: has_lives.then_some((simulate, lives)),
+        })
+    }
+
+    fn run(self, found: &mut Found) -> Result<()> {
+        if let Some(mut servers) = self.servers {
+            found.run(SERVERS, &mut servers)?;
+        }
+        if let Some((simulator, lives)) = self.lives {
+            let begin = Instant::now();
+            match simulate::test(&simulator, lives) {
+                Ok(lives) => found.passed += lives,
+                Err(error) => found.errors.push(format!("{error:#}")),
+            }
+            say(format!("{LIVES}: {}", seconds(begin.elapsed())));
+        }
+        Ok(())
+    }
 }
 
 fn unit(arguments: &Arguments) -> Result<Command> {
@@ -162,13 +189,12 @@ fn start(target: &Target) -> Result<Cluster> {
     install::operator(target)
 }
 
-/// Runs the end-to-end tests that share the operator, and then those that need it alone. These mostly wait, so that
-/// the tests on servers run beside them.
+/// Runs the end-to-end tests that share the operator, and then those that need it alone, with the others beside them.
 fn end_to_end(
     arguments: &Arguments,
     cluster: &Cluster,
     programs: &Programs,
-    servers: Option<Command>,
+    beside: Beside,
     found: &mut Found,
 ) -> Result<()> {
     let program = programs.path("cluster")?;
@@ -188,11 +214,7 @@ fn end_to_end(
     };
     found.run("end-to-end tests", &mut tests("together")?)?;
     let title = "end-to-end tests, one by one";
-    let beside = |found: &mut Found| match servers {
-        Some(mut servers) => found.run(SERVERS, &mut servers),
-        None => Ok(()),
-    };
-    found.run_beside(title, &mut tests("alone")?, beside)
+    found.run_beside(title, &mut tests("alone")?, |found| beside.run(found))
 }
 
 /// The programs that the tests run, by the names of their cargo targets. All are compiled by one command:
@@ -232,20 +254,6 @@ impl Programs {
         let path = self.0.get(name).cloned();
         path.with_context(|| format!("cargo built no program {name}"))
     }
-}
-
-/// Lives the lives of an ensemble, if there are any.
-fn live(lives: Option<(PathBuf, Lives)>, found: &mut Found) -> Result<()> {
-    let Some((simulator, lives)) = lives else {
-        return Ok(());
-    };
-    let begin = Instant::now();
-    match simulate::test(&simulator, lives) {
-        Ok(lives) => found.passed += lives,
-        Err(error) => found.errors.push(format!("{error:#}")),
-    }
-    say(format!("{LIVES}: {}", seconds(begin.elapsed())));
-    Ok(())
 }
 
 impl Found {
