@@ -123,7 +123,7 @@ pub fn request(subject: &Subject) -> Option<Request> {
         return Some(Request::Done);
     };
     match leader.fencing_token.as_deref().map(str::parse::<i64>) {
-        Some(Ok(leads)) if leads == token => Some(Request::Open(wanted.clone())),
+        Some(Ok(leads)) if leads == token => Some(Request::Open(leads.to_string())),
         Some(Ok(leads)) if leads > token => Some(Request::Done),
         Some(Ok(leads)) => unusable(format!(
             "The annotation {HANDOVER} has the token {token}, and the leader has {leads}, a smaller one."

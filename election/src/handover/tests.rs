@@ -74,6 +74,9 @@ fn a_request_is_for_one_term() {
         request(&subject(Some("7"), token("9"))),
         Some(Request::Done)
     );
+    // Written in another way, it is the same number.
+    let padded = Request::Open("7".to_owned());
+    assert_eq!(request(&subject(Some("+07"), token("7"))), Some(padded));
     let mut nobody = subject(Some("7"), token("7"));
     Arc::make_mut(&mut nobody.status).leader = None;
     assert_eq!(request(&nobody), Some(Request::Done));
@@ -170,8 +173,8 @@ proptest! {
     fn no_other_leader_is_asked(annotation in "\\PC{0,20}|-?[0-9]{1,20}", leads in any::<i64>()) {
         let leads = leads.to_string();
         if let Some(Request::Open(token)) = request(&subject(Some(&annotation), json!(leads))) {
-            prop_assert_eq!(&token, &annotation);
-            prop_assert_eq!(token.parse::<i64>().ok(), leads.parse().ok());
+            prop_assert_eq!(&token, &leads);
+            prop_assert_eq!(annotation.parse::<i64>().ok(), leads.parse().ok());
         }
     }
 }
