@@ -9,13 +9,14 @@ mod entry;
 mod feed;
 mod handovers;
 mod job;
+mod nodes;
 mod pod_watches;
 mod requests;
 mod rollouts;
 mod store;
 mod turns;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,8 +33,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::{Instrument as _, Span, info, warn};
 
 use self::entry::{Entry, JobContext, Sight};
-use self::feed::{Observation, WatchEvent};
+use self::feed::Observation;
 use self::job::{JobResult, Objects};
+use self::nodes::CordonedNodes;
 use self::pod_watches::PodWatches;
 use self::requests::ProjectionClient;
 use self::store::ProjectionStore;
@@ -87,9 +89,7 @@ pub(super) struct Projector {
     /// Elections that are or were projected to something.
     entries: HashMap<Key, Box<Entry>>,
     pod_watches: PodWatches,
-    /// The nodes that are cordoned, and those that the running list has contained so far.
-    cordoned: BTreeSet<String>,
-    listing_nodes: BTreeSet<String>,
+    cordoned: CordonedNodes,
     store: ProjectionStore,
     /// The watches of what exists; none before the lease is held.
     watches: Vec<Task>,
@@ -119,8 +119,7 @@ impl Projector {
             elections: HashMap::new(),
             entries: HashMap::new(),
             pod_watches: PodWatches::default(),
-            cordoned: BTreeSet::new(),
-            listing_nodes: BTreeSet::new(),
+            cordoned: CordonedNodes::default(),
             store: ProjectionStore::default(),
             watches: Vec::new(),
             turns: Turns::default(),
@@ -268,7 +267,10 @@ impl Projector {
                 (vec![key], now)
             }
             Observation::Answered(key) => (vec![key], now),
-            Observation::CordonedNode(event) => (self.observe_node(event), now),
+            Observation::CordonedNode(event) => match self.cordoned.observe(event) {
+                true => (self.concerned_by_nodes(), now),
+                false => return,
+            },
             Observation::LabelledPod(event) => {
                 let known = self.store.labels_known();
                 let changed = self.store.observe_labelled_pod(event);
@@ -301,24 +303,8 @@ impl Projector {
         }
     }
 
-    /// Applies an event of a cordoned node. Returns the elections whose leaders may have to be asked to hand over.
-    fn observe_node(&mut self, event: WatchEvent<String>) -> Vec<Key> {
-        let before = self.cordoned.clone();
-        match event {
-            WatchEvent::ListStarted => self.listing_nodes.clear(),
-            WatchEvent::Applied(node) => {
-                self.listing_nodes.insert(node.clone());
-                self.cordoned.insert(node);
-            }
-            WatchEvent::ListFinished => self.cordoned = std::mem::take(&mut self.listing_nodes),
-            WatchEvent::Deleted(node) => {
-                self.cordoned.remove(&node);
-            }
-            WatchEvent::Failed { .. } => {}
-        }
-        if self.cordoned == before {
-            return Vec::new();
-        }
+    /// The elections whose leaders may have to be asked to hand over, since other nodes are cordoned than before.
+    fn concerned_by_nodes(&mut self) -> Vec<Key> {
         let mut concerned = Vec::new();
         for (key, entry) in &mut self.entries {
             if entry.hands_over_on_cordon() {
@@ -405,7 +391,7 @@ impl Projector {
         let sight = Sight {
             store: &self.store,
             pod_watches: &self.pod_watches,
-            cordoned: &self.cordoned,
+            cordoned: self.cordoned.names(),
             permissions: &self.scope.permissions,
             observations: &self.observations,
         };

@@ -295,6 +295,13 @@ pub struct PodBinding {
     pub identity_pattern: Option<String>,
 }
 
+/// The rule in CEL that one of these holds: what needs no pods, or [`PodBinding::selects`].
+pub(super) fn or_selects(needs_no_pods: &str) -> String {
+    format!(
+        "{needs_no_pods} || (has(self.podBinding) && self.podBinding != null && has(self.podBinding.selector) && self.podBinding.selector != null && (has(self.podBinding.selector.matchLabels) && size(self.podBinding.selector.matchLabels) > 0 || has(self.podBinding.selector.matchExpressions) && size(self.podBinding.selector.matchExpressions) > 0))"
+    )
+}
+
 impl PodBinding {
     /// Whether a selector says which pods may be bound. An empty one selects every pod, so it says nothing.
     pub fn selects(&self) -> bool {

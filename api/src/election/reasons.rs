@@ -24,7 +24,7 @@ vocabulary! {
         Projected,
         /// Every pod of the workload has its newest revision. Only with a rollout.
         RolledOut,
-        /// The leader that was to hand over leads no more. Only where somebody asked for a handover.
+        /// The leader that was asked to hand over does not lead any more. Only where a handover was asked for.
         HandedOver,
     }
 }
@@ -161,7 +161,7 @@ vocabulary! {
         /// `RolledOut`: the operator may not read the workload, or evict its pods.
         RolloutForbidden,
 
-        /// `HandedOver`: another candidate leads, or nobody.
+        /// `HandedOver`: the leader that was asked does not lead any more.
         HandedOver,
         /// `HandedOver`: the leader is asked, and still leads.
         HandingOver,
@@ -169,7 +169,7 @@ vocabulary! {
         HandoverFailed,
         /// `HandedOver`: the administrator did not allow the port of `spec.handover`, or its `onCordon`.
         HandoverNotAllowed,
-        /// `HandedOver`: the annotation is no token of this leader, or the leader's pod cannot be asked.
+        /// `HandedOver`: the annotation does not hold this leader's fencing token, or the leader's pod cannot be asked.
         HandoverUnusable,
     }
 }

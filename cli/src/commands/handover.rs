@@ -121,7 +121,7 @@ fn askable(election: &LeaderElection) -> anyhow::Result<Askable> {
 enum Course {
     /// The leader still leads.
     On,
-    /// Another one leads, or nobody does.
+    /// Another one leads, as the sentence says.
     Over(String),
     /// It is not asked, or no longer.
     Failed(String),

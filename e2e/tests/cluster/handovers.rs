@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::command_line::says;
 use crate::projections::{manifest, patch};
-use crate::rollouts::{at_rest, candidates, gone};
+use crate::rollouts::{at_rest, candidates, complete, gone, rolled_out_leader_last};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -55,20 +55,7 @@ pub(crate) fn a_leader_hands_over_on_request_and_before_its_pod_is_evicted(
         .stdout(Stdio::piped())
         .spawn()?;
     world.apply(&candidates(&hosts, "2", ""))?;
-    until("all pods went", PATIENCE, || {
-        let gone = gone(world, past);
-        (gone.len() >= 3).then_some(()).ok_or(format!("{gone:?}"))
-    })?;
-    let (last, third) = at_rest(&election)?;
-    let order = gone(world, past);
-    ensure!(
-        order.len() == 3 && order.last() == Some(&second),
-        "{second} led, and these went: {order:?}"
-    );
-    ensure!(
-        last == after + 1 && third != second,
-        "{second} then {third}"
-    );
+    let (last, third) = rolled_out_leader_last(world, &election, past, (after, &second))?;
     let log = String::from_utf8_lossy(&log.wait_with_output()?.stdout).into_owned();
     ensure!(
         log.contains("\"event\": \"resign\""),
@@ -120,19 +107,13 @@ pub(crate) fn a_drained_node_costs_one_handover(world: &World) -> Result<()> {
     object["spec"]["handover"] =
         json!({ "http": { "port": 8088, "path": "/resign" }, "onCordon": true });
     let election = world.adopt_election(&object)?;
-    let complete = || {
+    let all_stand = || {
         until("all three stand", PATIENCE, || {
             let status = election.status()?;
-            let leader = status["leader"]["identity"].as_str();
-            match (leader, status["leaderTransitions"].as_i64()) {
-                (Some(leader), Some(changes)) if status["candidateCount"] == 3 => {
-                    Ok((changes, leader.to_owned()))
-                }
-                _ => Err(status.to_string()),
-            }
+            complete(&status).ok_or_else(|| status.to_string())
         })
     };
-    let (before, first) = complete()?;
+    let (before, first) = all_stand()?;
     let node_of = |pod: &str| {
         let pod = world.pods.get(pod).unwrap_or_default();
         pod["spec"]["nodeName"].as_str().map(str::to_owned)
@@ -146,7 +127,7 @@ pub(crate) fn a_drained_node_costs_one_handover(world: &World) -> Result<()> {
         "--timeout=180s",
     ];
     world.kubectl.run(&drain)?;
-    let (after, second) = complete()?;
+    let (after, second) = all_stand()?;
     ensure!(
         after == before + 1 && second != first,
         "{first} then {second}"

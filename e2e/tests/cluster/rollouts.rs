@@ -42,17 +42,44 @@ pub(crate) fn at_rest(election: &Election<'_>) -> Result<(i64, String)> {
     until("the rollout is over", PATIENCE, || {
         let rolled_out = election.condition("RolledOut")?;
         let status = election.status()?;
-        let leader = status["leader"]["identity"].as_str();
-        let transitions = status["leaderTransitions"].as_i64();
-        match (leader, transitions) {
-            (Some(leader), Some(transitions))
-                if status["candidateCount"] == 3 && rolled_out.0 == "True" =>
-            {
-                Ok((transitions, leader.to_owned()))
-            }
-            _ => Err(format!("{rolled_out:?}: {status}")),
-        }
+        complete(&status)
+            .filter(|_| rolled_out.0 == "True")
+            .ok_or_else(|| format!("{rolled_out:?}: {status}"))
     })
+}
+
+/// How often the leader changed, and who leads, if all three are candidates.
+pub(crate) fn complete(status: &Value) -> Option<(i64, String)> {
+    let leader = status["leader"]["identity"].as_str()?;
+    let changes = status["leaderTransitions"].as_i64()?;
+    (status["candidateCount"] == 3).then(|| (changes, leader.to_owned()))
+}
+
+/// Waits until every pod went, after so many before, and all are candidates again. The leader's went last, and the leader
+/// changed once. Returns how often it changed by then, and who leads.
+pub(crate) fn rolled_out_leader_last(
+    world: &World,
+    election: &Election<'_>,
+    past: usize,
+    (before, leader): (i64, &String),
+) -> Result<(i64, String)> {
+    // What was told before the change still stands for a moment.
+    until("the leader's pod went", PATIENCE, || {
+        let gone = gone(world, past);
+        (gone.len() >= 3).then_some(()).ok_or(format!("{gone:?}"))
+    })?;
+    let (after, next) = at_rest(election)?;
+    let order = gone(world, past);
+    ensure!(
+        order.len() == 3 && order.last() == Some(leader),
+        "{leader} led, and these went: {order:?}"
+    );
+    ensure!(
+        after == before + 1 && next != *leader,
+        "the leader changed {} times, from {leader} to {next}",
+        after - before
+    );
+    Ok((after, next))
 }
 
 /// The names of the StatefulSet's pods that went, in order, after so many of them.
@@ -112,22 +139,7 @@ pub(crate) fn a_rollout_changes_the_leader_once_and_a_broken_one_never(
     election.wait_condition("RolledOut", "False", "EvictionRefused")?;
     ensure!(gone(world, past).is_empty(), "the budget was not heeded");
     world.run(&["delete", "pdb", "web"])?;
-    // What was told before the change still stands for a moment.
-    until("the leader's pod went", PATIENCE, || {
-        let gone = gone(world, past);
-        (gone.len() >= 3).then_some(()).ok_or(format!("{gone:?}"))
-    })?;
-    let (after, second) = at_rest(&election)?;
-    let order = gone(world, past);
-    ensure!(
-        order.len() == 3 && order.last() == Some(&leader),
-        "{leader} led, and these went: {order:?}"
-    );
-    ensure!(
-        after == before + 1 && second != leader,
-        "the leader changed {} times, from {leader} to {second}",
-        after - before
-    );
+    let (after, second) = rolled_out_leader_last(world, &election, past, (before, &leader))?;
 
     world.apply(&candidates(&hosts, "3", "exit 1;"))?;
     let stops = |message: &str| message.contains("Not ready: ");
