@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -33,6 +34,8 @@ pub struct World {
     pub ensembles: Watch,
     /// The elections in it.
     pub elections: Watch,
+    /// Held while an object is applied.
+    applying: Mutex<()>,
     reconfigures: AtomicBool,
 }
 
@@ -76,6 +79,7 @@ impl World {
             elections: Watch::start::<LeaderElection>(namespace)?,
             kubectl: kubectl.clone(),
             namespace: namespace.to_owned(),
+            applying: Mutex::new(()),
             reconfigures: AtomicBool::new(false),
         })
     }
@@ -105,6 +109,9 @@ impl World {
     pub fn try_apply(&self, object: &Value) -> Result<Result<(), String>> {
         let mut object = object.clone();
         object["metadata"]["namespace"] = json!(self.namespace);
+        // Tests that share a namespace apply the same ensemble at the same moment, and kubectl fails
+        // when an object that it did not find is created by somebody else.
+        let _guard = self.applying.lock().unwrap_or_else(PoisonError::into_inner);
         self.kubectl.try_apply(&object)
     }
 
