@@ -24,7 +24,6 @@ pub(crate) fn check() -> Result<()> {
     step("formatting", cargo(&["fmt", "--all", "--check"]));
     step("lints", lints());
     step("documentation", documentation());
-    step("fuzz target", fuzz_target());
     step("generated files", generate::check_drift());
     step("pure crates", pure_crates());
     match process::find_program("go") {
@@ -75,24 +74,6 @@ fn documentation() -> Result<()> {
 fn cargo(arguments: &[&str]) -> Result<()> {
     let mut command = process::command("cargo", arguments);
     process::run(command.current_dir(root()))
-}
-
-/// The fuzz target is not a member of the workspace, so no other check covers it.
-fn fuzz_target() -> Result<()> {
-    let manifest = ["--manifest-path", "proof/fuzz/Cargo.toml"];
-    let mut format = vec!["fmt", "--check"];
-    format.extend(manifest);
-    cargo(&format)?;
-    let mut lints = vec![
-        "clippy",
-        "--locked",
-        "--quiet",
-        "--target-dir",
-        "target/fuzz",
-    ];
-    lints.extend(manifest);
-    lints.extend(["--", "-D", "warnings"]);
-    cargo(&lints)
 }
 
 /// The workflows of GitHub, none of which can run here.

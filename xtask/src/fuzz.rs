@@ -35,13 +35,11 @@ pub(crate) fn fuzz(arguments: &Arguments) -> Result<()> {
     }
     let mut compile = build::cargo("build")?;
     compile.env("RUSTFLAGS", FLAGS);
-    compile.args(["--release", "--locked", "--target", TARGET]);
-    compile
-        .arg("--manifest-path")
-        .arg(root().join("proof/fuzz/Cargo.toml"));
+    compile.args(["--package", "bellwether-fuzz", "--features", "libfuzzer"]);
+    compile.args(["--profile", "fuzz", "--locked", "--target", TARGET]);
     compile.arg("--target-dir").arg(&base);
     process::run(&mut compile)?;
-    let program = base.join(TARGET).join("release/election");
+    let program = base.join(TARGET).join("fuzz/election");
     let mut command = std::process::Command::new(program);
     command.arg(&corpus);
     command.arg(format!("-max_total_time={}", arguments.seconds));
