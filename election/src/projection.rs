@@ -24,10 +24,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 pub use candidate_pods::{CandidatePods, candidate_pods};
 pub use labels::{AppliedLabels, Change, Roles, applied_labels, changes, patch, role_manager};
 pub use lease::{lease, lease_name};
-pub use pods::{Binder, Binding, Claimant, DEFAULT_CONTAINER, PodFacts, Pods};
+pub use pods::{Binder, Binding, Claimant, DEFAULT_CONTAINER, NamedPort, PodFacts, Pods};
 pub(crate) use report::following;
 pub use report::{Failure, Projection, report};
-pub use service::{SliceOf, service, service_name, slice, slice_name};
+pub use service::{SliceOf, service, service_name, slice, slice_name, unreached};
 
 /// An election with what is known about it now.
 #[derive(Clone, Debug)]

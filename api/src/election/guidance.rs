@@ -93,6 +93,9 @@ impl Reason {
             Self::LabelNotAllowed => {
                 "Take `spec.projections.podLabels.key` out, or ask the administrator to add it to `projections.labelKeys` of the operator's chart."
             }
+            Self::PortNotFound => {
+                "Name the port in `ports` of a container of the candidates' pods, or give `targetPort` as a number."
+            }
             Self::Forbidden => "Switch on `rbac.projections` in the operator's chart.",
             Self::NameTaken => {
                 "Choose another name in `spec.projections`, or delete the object that has it."

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,9 @@ pub const DEFAULT_LEASE_DURATION: i32 = 15;
 
 /// The key of the label on candidates' pods, if the spec does not say.
 pub const DEFAULT_ROLE_KEY: &str = "zookeeper.bellwether.dev/role";
+
+/// The names of ports: letters, digits and single hyphens between them, with a letter at least (RFC 6335, section 5.1).
+const PORT_NAME: &str = "^([0-9]-?)*[a-z](-?[a-z0-9])*$";
 
 /// Objects that say who leads, for consumers that read no `LeaderElection`.
 ///
@@ -130,10 +134,11 @@ pub struct ProjectedPort {
     /// The port of the Service.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// The port of the leader's pod, as a number; `port` if absent.
+    /// The port of the leader's pod, as a number or by the name that a container gives it; `port` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 65535))]
-    pub target_port: Option<i32>,
+    // No rule: the API server takes the string for as long as a request may be, and the rule for too costly.
+    #[schemars(extend("minimum" = 1, "maximum" = 65535, "maxLength" = 15, "pattern" = PORT_NAME))]
+    pub target_port: Option<IntOrString>,
     /// Its protocol.
     #[serde(default)]
     pub protocol: PortProtocol,
@@ -151,6 +156,13 @@ pub enum PortProtocol {
 }
 
 impl PortProtocol {
+    /// The protocol of this word, or TCP if there is none, as Kubernetes has it; `None` for another one.
+    pub fn named(word: Option<&str>) -> Option<Self> {
+        let all = [Self::Tcp, Self::Udp];
+        let is_it = |protocol: &Self| word.is_none_or(|word| word == protocol.as_str());
+        all.into_iter().find(is_it)
+    }
+
     /// The word that Kubernetes uses.
     pub const fn as_str(self) -> &'static str {
         match self {

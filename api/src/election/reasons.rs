@@ -143,6 +143,8 @@ vocabulary! {
         LabelTaken,
         /// `Projected`: the administrator did not allow the operator to set labels with this key.
         LabelNotAllowed,
+        /// `Projected`: no container of the leader's pod names the port that the Service is to reach.
+        PortNotFound,
         /// `Projected`: the API server does not accept an object.
         Refused,
         /// `Projected` and `RolledOut`: the API server does not answer as it should.
@@ -298,6 +300,9 @@ impl Reason {
             }
             Self::LabelNotAllowed => {
                 "No pod is labelled: use the default key, or ask the administrator of the operator to add this one to projections.labelKeys of its chart."
+            }
+            Self::PortNotFound => {
+                "The Service has its other ports only, until a candidate leads whose pod names the port."
             }
             Self::Refused => "It is tried again, and when the spec changes.",
             Self::WriteFailed => "It is tried again, more slowly the longer it fails.",

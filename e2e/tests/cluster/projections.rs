@@ -148,6 +148,21 @@ pub(crate) fn what_is_wrong_about_projections_is_refused(world: &World) -> Resul
             &["protocol", "UDP"],
         ),
         (
+            "port 0",
+            json!({ "service": { "ports": [{ "name": "a", "port": 80, "targetPort": 0 }] } }),
+            &["targetPort"],
+        ),
+        (
+            "number as text",
+            json!({ "service": { "ports": [{ "name": "a", "port": 80, "targetPort": "8080" }] } }),
+            &["targetPort"],
+        ),
+        (
+            "name of a port",
+            json!({ "service": { "ports": [{ "name": "a", "port": 80, "targetPort": "a--b" }] } }),
+            &["targetPort"],
+        ),
+        (
             "values",
             json!({ "podLabels": { "leaderValue": "same", "otherValue": "same" } }),
             &["must differ"],

@@ -60,6 +60,7 @@ fn run_candidate_for(
     );
     let mut pod = pod(name, &["sh", "-c", &script]);
     pod["metadata"]["labels"] = json!({ "app": "candidate" });
+    pod["spec"]["containers"][0]["ports"] = json!([{ "name": "web", "containerPort": 8080 }]);
     world.apply(&pod)
 }
 
@@ -145,7 +146,7 @@ pub(crate) fn a_leader_whose_container_died_is_left_before_its_session_ends(
     ensemble.wait_ready(1)?;
     let hosts = ensemble.members(1);
     let path = "/app/election";
-    let service = json!({ "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] });
+    let service = json!({ "ports": [{ "name": "http", "port": 80, "targetPort": "web" }] });
     let both = json!({ "service": service, "podLabels": {} });
     let object = manifest("app", path, both);
     world.apply(&object)?;
@@ -350,6 +351,20 @@ pub(crate) fn a_service_and_labels_of_pods_follow_the_leader(world: &World) -> R
             && slice["ports"][1]["protocol"] == "UDP"
     })?;
     election.wait_condition("Projected", "True", "UpToDate")?;
+
+    // A port that the leader's pod does not name is told, and left out.
+    let ports = json!([{ "name": "http", "port": 80, "targetPort": "none" }, { "name": "tcp", "port": 8080 }]);
+    patch(
+        world,
+        "app",
+        &json!({ "projections": { "service": { "ports": ports } } }),
+    )?;
+    election.wait_condition("Projected", "False", "PortNotFound")?;
+    wait_object(world, "endpointslice", "app-leader", |slice| {
+        slice["endpoints"][0]["targetRef"]["name"] == "web-2"
+            && slice["ports"].as_array().is_some_and(|all| all.len() == 1)
+            && slice["ports"][0]["name"] == "tcp"
+    })?;
 
     // Switched off, nothing stays.
     patch(world, "app", &json!({ "projections": { "service": null } }))?;

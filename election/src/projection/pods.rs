@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
-use bellwether_api::election::PodBinding;
+use bellwether_api::election::{PodBinding, PortProtocol};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use regex::Regex;
@@ -28,6 +28,8 @@ pub struct PodFacts {
     pub is_on_node_network: bool,
     /// Its node.
     pub node: Option<String>,
+    /// The ports that its containers name.
+    pub ports: Vec<NamedPort>,
     /// Whether it is ready.
     pub ready: bool,
     /// Since when it is ready, by the clock of its node.
@@ -44,6 +46,17 @@ pub struct PodFacts {
     pub since: Option<Timestamp>,
 }
 
+/// A port that a container names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPort {
+    /// Its name.
+    pub name: String,
+    /// Its protocol.
+    pub protocol: PortProtocol,
+    /// Its number.
+    pub number: i32,
+}
+
 /// The annotation with which tools that add containers to pods say which one is the application's.
 pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
@@ -51,6 +64,28 @@ pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// its start than they differ by is not bound to its pod; a container that started within this time
 /// after the leader's node was made may be taken for the leader's.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(1);
+
+/// The ports that containers name, in the order in which Kubernetes looks for the port of a Service: those of init
+/// containers that run on come last (`FindPort` in `pkg/api/v1/pod`).
+fn named_ports(pod: &Pod) -> Vec<NamedPort> {
+    let Some(spec) = &pod.spec else {
+        return Vec::new();
+    };
+    let sidecars = spec.init_containers.iter().flatten();
+    let sidecars =
+        sidecars.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+    let ports = spec.containers.iter().chain(sidecars);
+    let ports = ports.flat_map(|container| container.ports.iter().flatten());
+    ports
+        .filter_map(|port| {
+            Some(NamedPort {
+                name: port.name.clone()?,
+                protocol: PortProtocol::named(port.protocol.as_deref())?,
+                number: port.container_port,
+            })
+        })
+        .collect()
+}
 
 /// Since when the candidate in a pod may run. Init containers do not count: sidecars among them are not
 /// candidates.
@@ -76,6 +111,12 @@ fn since(pod: &Pod) -> Option<Timestamp> {
 }
 
 impl PodFacts {
+    /// The number of the port that its containers give this name.
+    pub fn port(&self, name: &str, protocol: PortProtocol) -> Option<i32> {
+        let is_it = |port: &&NamedPort| port.name == name && port.protocol == protocol;
+        self.ports.iter().find(is_it).map(|port| port.number)
+    }
+
     /// The facts about a pod; `None` if it has finished, since its addresses may belong to another pod then.
     pub fn from_pod(pod: &Pod) -> Option<Self> {
         let status = pod.status.as_ref();
@@ -105,6 +146,7 @@ impl PodFacts {
             subdomain: spec.and_then(|spec| spec.subdomain.clone()),
             is_on_node_network: spec.and_then(|spec| spec.host_network) == Some(true),
             node: spec.and_then(|spec| spec.node_name.clone()),
+            ports: named_ports(pod),
             ready: ready.is_some(),
             ready_since: ready.and_then(|ready| Some(ready.last_transition_time.as_ref()?.0)),
             terminating: pod.metadata.deletion_timestamp.is_some(),

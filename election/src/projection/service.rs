@@ -2,14 +2,14 @@
 
 use std::net::IpAddr;
 
-use bellwether_api::election::{OnStale, ProjectedPort, ServiceProjection};
+use bellwether_api::election::{OnStale, ProjectedPort, Reason, ServiceProjection};
 use bellwether_api::labels::{SERVICE_ANNOTATIONS, SLICE_MANAGED_BY_VALUE};
 use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-use super::{PodFacts, Step, Subject, say_token};
+use super::{Failure, PodFacts, Step, Subject, say_token};
 
 /// The label that says which Service a slice belongs to.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -91,14 +91,46 @@ fn service_port(port: &ProjectedPort) -> ServicePort {
     ServicePort {
         name: Some(port.name.clone()),
         port: port.port,
-        target_port: Some(IntOrString::Int(target(port))),
+        target_port: Some(
+            port.target_port
+                .clone()
+                .unwrap_or(IntOrString::Int(port.port)),
+        ),
         protocol: Some(port.protocol.as_str().to_owned()),
         ..ServicePort::default()
     }
 }
 
-fn target(port: &ProjectedPort) -> i32 {
-    port.target_port.unwrap_or(port.port)
+/// The number of the leader's port that a port of the Service reaches; `None` if no container of the pod gives a port this
+/// name.
+fn target(port: &ProjectedPort, pod: Option<&PodFacts>) -> Option<i32> {
+    match &port.target_port {
+        None => Some(port.port),
+        Some(IntOrString::Int(number)) => Some(*number),
+        Some(IntOrString::String(name)) => pod?.port(name, port.protocol),
+    }
+}
+
+/// Why ports of the Service do not reach the leader's pod, if some do not.
+pub fn unreached(projection: &ServiceProjection, pod: &PodFacts) -> Option<Failure> {
+    let unreached = projection
+        .ports
+        .iter()
+        .filter(|port| target(port, Some(pod)).is_none());
+    let names: Vec<String> = unreached
+        .filter_map(|port| match &port.target_port {
+            Some(IntOrString::String(name)) => Some(format!("{name}/{}", port.protocol.as_str())),
+            _ => None,
+        })
+        .collect();
+    (!names.is_empty()).then(|| Failure {
+        reason: Reason::PortNotFound,
+        what: format!(
+            "No container of the leader's pod {} names the port {}.",
+            pod.name,
+            names.join(", ")
+        ),
+    })
 }
 
 /// The Service and the pod that a slice is for.
@@ -148,11 +180,14 @@ pub fn slice(
         slice_name(subject.name(), projection),
         live.map(|live| &live.metadata),
     );
+    // As Kubernetes does, a port that the pod has not is left out.
+    let ports = projection.ports.iter();
+    let ports = ports.filter_map(|port| endpoint_port(port, pod));
     let mut wanted = EndpointSlice {
         metadata: meta,
         address_type: address_type.to_owned(),
         endpoints: endpoint.into_iter().collect(),
-        ports: Some(projection.ports.iter().map(endpoint_port).collect()),
+        ports: Some(ports.collect()),
     };
     let shown = subject.leader().filter(|_| !wanted.endpoints.is_empty());
     say_token(&mut wanted.metadata, shown);
@@ -192,11 +227,11 @@ fn endpoint(subject: &Subject, pod: &PodFacts, address: IpAddr) -> Endpoint {
     }
 }
 
-fn endpoint_port(port: &ProjectedPort) -> EndpointPort {
-    EndpointPort {
+fn endpoint_port(port: &ProjectedPort, pod: Option<&PodFacts>) -> Option<EndpointPort> {
+    Some(EndpointPort {
         name: Some(port.name.clone()),
-        port: Some(target(port)),
+        port: Some(target(port, pod)?),
         protocol: Some(port.protocol.as_str().to_owned()),
         ..EndpointPort::default()
-    }
+    })
 }

@@ -8,7 +8,7 @@ use bellwether_api::LeaderElection;
 use bellwether_api::election::Reason;
 use bellwether_election::projection::{
     AppliedLabels, CandidatePods, Change, Failure, Roles, SliceOf, Subject, changes, lease,
-    lease_name, service, service_name, slice, slice_name,
+    lease_name, service, service_name, slice, slice_name, unreached,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -183,6 +183,9 @@ impl ProjectionClient {
         let known = &mut done.objects.slice;
         let settled = self.settle(id, known, &mut done.writes, decide).await;
         done.failures.extend(settled.err());
+        let pod = of.pod.filter(|_| !subject.is_stale());
+        done.failures
+            .extend(pod.and_then(|pod| unreached(projection, pod)));
     }
 
     async fn labels(&self, job: &Job, namespace: &str, done: &mut JobResult) {

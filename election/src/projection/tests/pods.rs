@@ -173,6 +173,29 @@ fn a_candidate_is_found_by_its_address() {
     assert!(!roles.contains("kafka-3"), "{roles}");
 }
 
+#[test]
+fn ports_are_found_in_the_order_of_kubernetes() {
+    let port = |number: i32, protocol: &str| json!({"name": "web", "containerPort": number, "protocol": protocol});
+    let unnamed = json!({"containerPort": 4});
+    let pod = json!({
+        "metadata": {"name": "web-0"},
+        "spec": {
+            "initContainers": [
+                {"name": "once", "ports": [port(1, "UDP")]},
+                {"name": "sidecar", "restartPolicy": "Always", "ports": [port(2, "UDP"), port(3, "TCP")]},
+            ],
+            "containers": [
+                {"name": "a", "ports": [unnamed, port(5, "SCTP"), {"name": "web", "containerPort": 6}]},
+                {"name": "b", "ports": [port(7, "TCP")]},
+            ],
+        },
+    });
+    let facts = PodFacts::from_pod(&serde_json::from_value(pod).unwrap()).unwrap();
+    assert_eq!(facts.port("web", PortProtocol::Tcp), Some(6));
+    assert_eq!(facts.port("web", PortProtocol::Udp), Some(2));
+    assert_eq!(facts.port("none", PortProtocol::Tcp), None);
+}
+
 /// The pod of a candidate whose node was made at this time.
 fn may_lead(pod: serde_json::Value, owned_ms: i64) -> Binding {
     let pod = serde_json::from_value(pod).unwrap();

@@ -64,6 +64,58 @@ fn what_the_api_server_adds_to_a_service_is_no_difference() {
 }
 
 #[test]
+fn a_port_by_its_name_is_the_one_of_the_leaders_pod() {
+    let mut projection = projections().service.unwrap();
+    projection.ports[0].target_port = Some(IntOrString::String("web".to_owned()));
+    projection.ports.push(ProjectedPort {
+        name: "plain".to_owned(),
+        port: 9,
+        ..ProjectedPort::default()
+    });
+    let subject = subject(projections(), queue(&["a"]));
+    let service = after(None, service(&subject, &projection, None)).unwrap();
+    let told = service.spec.clone().unwrap().ports.unwrap();
+    let web = IntOrString::String("web".to_owned());
+    assert_eq!(told[0].target_port, Some(web));
+    assert_eq!(told[1].target_port, Some(IntOrString::Int(9)));
+    let reached = |pod: Option<&PodFacts>| {
+        let of = SliceOf {
+            service: &service,
+            pod,
+        };
+        let slice = after(None, slice(&subject, &projection, of, None)).unwrap();
+        let ports = slice.ports.unwrap_or_default().into_iter();
+        ports
+            .map(|port| (port.name.unwrap(), port.port.unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let port = |name: &str, protocol, number| NamedPort {
+        name: name.to_owned(),
+        protocol,
+        number,
+    };
+    let mut pod = pod("a", "10.0.0.1");
+    pod.ports = vec![
+        port("web", PortProtocol::Udp, 1),
+        port("web", PortProtocol::Tcp, 2),
+        port("web", PortProtocol::Tcp, 3),
+    ];
+    let (http, plain) = (("http".to_owned(), 2), ("plain".to_owned(), 9));
+    assert_eq!(reached(Some(&pod)), [http, plain.clone()]);
+    assert_eq!(unreached(&projection, &pod), None);
+    // Who has no such port is reached by the others.
+    pod.ports.truncate(1);
+    assert_eq!(reached(Some(&pod)), [plain.clone()]);
+    assert_eq!(reached(None), [plain]);
+    let failure = unreached(&projection, &pod).unwrap();
+    assert_eq!(failure.reason, Reason::PortNotFound);
+    assert_eq!(
+        failure.what,
+        "No container of the leader's pod a names the port web/TCP."
+    );
+}
+
+#[test]
 fn a_leader_without_a_pod_empties_the_slice_at_once() {
     let pods = pods(&["a", "b"]);
     let live = after(None, slice_for(queue(&["a"]), OnStale::Keep, &pods, None)).unwrap();
