@@ -27,7 +27,7 @@ pub use lease::{lease, lease_name};
 pub use pods::{Binder, Binding, Claimant, DEFAULT_CONTAINER, NamedPort, PodFacts, Pods};
 pub(crate) use report::following;
 pub use report::{Failure, Projection, report};
-pub use service::{SliceOf, service, service_name, slice, slice_name, unreached};
+pub use service::{SliceOf, service, service_name, slice, slice_name, uid_ahead, unreached};
 
 /// An election with what is known about it now.
 #[derive(Clone, Debug)]
@@ -104,6 +104,11 @@ impl Subject {
         shown(&self.status)
     }
 
+    /// The fencing token of the leader, if it has one.
+    fn token(&self) -> Option<&str> {
+        self.leader()?.fencing_token.as_deref()
+    }
+
     /// When the leader had to run at the latest, if that is known.
     pub fn owned(&self) -> Option<Timestamp> {
         let acquired = self
@@ -162,10 +167,10 @@ impl Subject {
 }
 
 /// Writes the fencing token of the leader that an object shows onto it, or takes the one before away.
-fn say_token(meta: &mut ObjectMeta, leader: Option<&Leader>) {
+fn say_token(meta: &mut ObjectMeta, token: Option<&str>) {
     let annotations = meta.annotations.get_or_insert_default();
-    match leader.and_then(|leader| leader.fencing_token.clone()) {
-        Some(token) => annotations.insert(names::FENCING_TOKEN.to_owned(), token),
+    match token {
+        Some(token) => annotations.insert(names::FENCING_TOKEN.to_owned(), token.to_owned()),
         None => annotations.remove(names::FENCING_TOKEN),
     };
     if annotations.is_empty() {

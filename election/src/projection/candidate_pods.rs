@@ -5,7 +5,9 @@ use std::net::IpAddr;
 
 use bellwether_api::election::Candidate;
 
-use super::{Binder, Binding, Claimant, PodFacts, Pods, Roles, Subject};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+use super::{Binder, Binding, Claimant, PodFacts, Pods, Roles, Subject, uid_ahead};
 
 /// The pods of an election's candidates.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub struct CandidatePods {
     pub leader: Option<Binding>,
     /// What is known about it.
     pub pod: Option<PodFacts>,
+    /// The pod of a later leader, which the slice shows and the status does not: see [`uid_ahead`].
+    pub ahead: Option<PodFacts>,
     /// How pods have to be labelled, if they have to be.
     pub roles: Option<Roles>,
     /// The names of the pods in which candidates run, where a rollout needs them.
@@ -28,6 +32,7 @@ impl CandidatePods {
         Self {
             leader: None,
             pod: None,
+            ahead: None,
             roles: Some(Roles::default()),
             bound: BTreeSet::new(),
             nodes: BTreeSet::new(),
@@ -36,7 +41,14 @@ impl CandidatePods {
 }
 
 /// Finds the pods of the leader and, where they have to be labelled or replaced in order, of the other candidates.
-pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> CandidatePods {
+///
+/// `slice` is that of the election's Service, where there is one that was read.
+pub fn candidate_pods(
+    subject: &Subject,
+    binder: &Binder,
+    pods: &Pods,
+    slice: Option<&EndpointSlice>,
+) -> CandidatePods {
     let leader = subject.leader().map(|leader| {
         let claimant = Claimant {
             identity: &leader.identity,
@@ -90,6 +102,10 @@ pub fn candidate_pods(subject: &Subject, binder: &Binder, pods: &Pods) -> Candid
     };
     CandidatePods {
         pod: pod.cloned(),
+        ahead: slice
+            .and_then(|slice| uid_ahead(subject, slice))
+            .and_then(|uid| pods.iter().find(|pod| pod.uid == uid))
+            .cloned(),
         leader,
         roles,
         bound,

@@ -49,7 +49,7 @@ pub fn lease(
     };
     let name = lease_name(subject.name(), projection).to_owned();
     let mut metadata = subject.meta(name, live.map(|live| &live.metadata));
-    say_token(&mut metadata, subject.leader());
+    say_token(&mut metadata, subject.token());
     let mut wanted = Lease {
         metadata,
         spec: Some(spec),

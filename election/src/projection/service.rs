@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use bellwether_api::election::{OnStale, ProjectedPort, Reason, ServiceProjection};
-use bellwether_api::labels::{SERVICE_ANNOTATIONS, SLICE_MANAGED_BY_VALUE};
+use bellwether_api::labels::{FENCING_TOKEN, SERVICE_ANNOTATIONS, SLICE_MANAGED_BY_VALUE};
 use k8s_openapi::api::core::v1::{ObjectReference, Service, ServicePort, ServiceSpec};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointPort, EndpointSlice};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -138,7 +138,7 @@ pub fn unreached(projection: &ServiceProjection, pod: &PodFacts) -> Option<Failu
 pub struct SliceOf<'a> {
     /// The Service as it exists, which belongs to the election.
     pub service: &'a Service,
-    /// The leader's pod, if it is known.
+    /// The leader's pod, if it is known: that of [`uid_ahead`], if there is one, or else that of the status.
     pub pod: Option<&'a PodFacts>,
 }
 
@@ -189,8 +189,10 @@ pub fn slice(
         endpoints: endpoint.into_iter().collect(),
         ports: Some(ports.collect()),
     };
-    let shown = subject.leader().filter(|_| !wanted.endpoints.is_empty());
-    say_token(&mut wanted.metadata, shown);
+    let ahead = live.filter(|live| uid_ahead(subject, live).is_some());
+    let token = ahead.map_or(subject.token(), |live| token(&live.metadata));
+    let token = token.filter(|_| !wanted.endpoints.is_empty());
+    say_token(&mut wanted.metadata, token);
     let labels = wanted.metadata.labels.get_or_insert_default();
     for (key, value) in [
         (SERVICE_NAME, service_name(subject.name(), projection)),
@@ -199,6 +201,25 @@ pub fn slice(
         labels.insert(key.to_owned(), value.to_owned());
     }
     Step::towards(live, wanted)
+}
+
+/// The uid of the pod that a slice shows, if the mirror is blind and the slice is newer than the status.
+///
+/// An operator writes the slice before the status, and may end between the two. The one after it would take the address of
+/// the leader for that of a stranger, were it not for the fencing tokens, which grow from leader to leader.
+pub fn uid_ahead<'s>(subject: &Subject, slice: &'s EndpointSlice) -> Option<&'s str> {
+    let number = |token: &str| token.parse::<i64>().ok();
+    let told = [subject.token(), subject.status.max_fencing_token.as_deref()];
+    let told = told.into_iter().flatten().filter_map(number).max()?;
+    let shown = token(&slice.metadata).and_then(number)?;
+    let is_ahead = subject.is_stale() && subject.owns(&slice.metadata) && shown > told;
+    pod_uid(slice).filter(|_| is_ahead)
+}
+
+/// The fencing token that an object says.
+fn token(meta: &ObjectMeta) -> Option<&str> {
+    let annotations = meta.annotations.as_ref()?;
+    annotations.get(FENCING_TOKEN).map(String::as_str)
 }
 
 /// The pod that the address in a slice was given for.

@@ -154,7 +154,10 @@ impl Entry {
             }
         };
         match pod_watches.pods(pod_watch)? {
-            Ok(pods) => Some(Ok(candidate_pods(subject, binder, pods))),
+            Ok(pods) => {
+                let slice = self.objects.slice.get();
+                Some(Ok(candidate_pods(subject, binder, pods, slice)))
+            }
             Err(failure) => Some(Err(failure.clone())),
         }
     }

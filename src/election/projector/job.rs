@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bellwether_api::LeaderElection;
 use bellwether_api::election::Reason;
 use bellwether_election::projection::{
-    AppliedLabels, CandidatePods, Change, Failure, Roles, SliceOf, Subject, changes, lease,
+    AppliedLabels, CandidatePods, Change, Failure, Roles, SliceOf, Step, Subject, changes, lease,
     lease_name, service, service_name, slice, slice_name, unreached,
 };
 use jiff::Timestamp;
@@ -176,12 +176,22 @@ impl ProjectionClient {
         };
         let of = SliceOf {
             service: live,
-            pod: candidate_pods.pod.as_ref(),
+            pod: candidate_pods
+                .ahead
+                .as_ref()
+                .or(candidate_pods.pod.as_ref()),
         };
         let id = (Kind::EndpointSlice, namespace, name.as_str());
-        let decide = |live: Option<&EndpointSlice>| slice(subject, projection, of, live);
         let known = &mut done.objects.slice;
+        // Without sight, the slice may show the pod of a later leader than that of the status: once it was read, the next job
+        // knows whether that pod is there.
+        let only_read = subject.is_stale() && matches!(known, Cached::Unread);
+        let decide = |live: Option<&EndpointSlice>| match only_read {
+            true => Step::Nothing,
+            false => slice(subject, projection, of, live),
+        };
         let settled = self.settle(id, known, &mut done.writes, decide).await;
+        done.is_partial = only_read && settled.is_ok();
         done.failures.extend(settled.err());
         let pod = of.pod.filter(|_| !subject.is_stale());
         done.failures

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bellwether_api::election::{Candidate, Leader, LeaderElectionStatus};
-use bellwether_api_server::{Action, ApiServer, Before, Call, Faults, Kind, Write};
+use bellwether_api_server::{Action, ApiServer, Before, Call, Delete, Faults, Kind, Write};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -80,6 +80,15 @@ impl Bench {
         server.set_faults(LateLabels);
         run(&server, "a", "10.0.0.1");
         run(&server, "b", "10.0.0.2");
+        Self::on(server, held, scope)
+    }
+
+    /// The projector that comes after this one.
+    fn successor(self) -> Self {
+        Self::on(self.server, true, Scope::default())
+    }
+
+    fn on(server: ApiServer, held: bool, scope: Scope) -> Self {
         let client = server.client(PROJECTOR);
         let (lease, is_held) = Holder::held(held);
         let (inputs, projected) = mpsc::channel(64);
@@ -469,6 +478,40 @@ async fn a_pod_loses_address_and_label_when_no_selector_selects_it_any_more_also
             endpoints(bench) == Some(0) && role(bench).is_null()
         })
         .await;
+}
+
+#[tokio::test]
+async fn a_successor_without_sight_keeps_the_leader_that_its_predecessor_wrote_last() {
+    let led = |leader: &str, token: &str, stale_since| LeaderElectionStatus {
+        leader: Some(Leader {
+            identity: leader.to_owned(),
+            node: format!("node-of-{leader}"),
+            fencing_token: Some(token.to_owned()),
+            ..Leader::default()
+        }),
+        stale_since,
+        ..LeaderElectionStatus::default()
+    };
+    let selector = || json!({"selector": {"matchLabels": {"app": "candidate"}}});
+    let shown = |bench: &Bench| bench.get(SLICE)["endpoints"][0]["targetRef"]["name"].clone();
+    let bench = Bench::new(true);
+    bench.show_status(all(), selector(), led("b", "9", None));
+    bench
+        .until("b is reached", |bench| shown(bench) == "b")
+        .await;
+    // The status with b was not written any more.
+    let bench = bench.successor();
+    let blind = led("a", "8", Some(Time(Timestamp::now())));
+    bench.show_status(all(), selector(), blind);
+    bench.reason("NotObserved").await;
+    assert_eq!(shown(&bench), "b");
+    let gone = bench
+        .server
+        .store()
+        .delete("user", Kind::POD, ("default", "b"), &Delete::default());
+    gone.unwrap();
+    let empty = |bench: &Bench| shown(bench).is_null();
+    bench.until("nobody is reached", empty).await;
 }
 
 #[tokio::test]

@@ -139,7 +139,7 @@ fn an_anonymous_leader_is_found_by_where_its_session_connects_from() {
     status.candidates[1].client_address = Some("10.0.0.1".to_owned());
     let subject = subject(projections(), status);
     let pods = pods(&["a", "b"]);
-    let found = candidate_pods(&subject, &Binder::default(), &pods);
+    let found = candidate_pods(&subject, &Binder::default(), &pods, None);
     assert_eq!(found.leader, Some(is("b")));
     let labels = PodLabelsProjection::default();
     let (a, b) = (pods.get("a").unwrap(), pods.get("b").unwrap());
@@ -166,7 +166,7 @@ fn a_candidate_is_found_by_its_address() {
             ..pod(name, ip)
         });
     }
-    let found = candidate_pods(&subject, &Binder::default(), &pods);
+    let found = candidate_pods(&subject, &Binder::default(), &pods, None);
     assert_eq!(found.leader, Some(Binding::Pod("kafka-1".to_owned())));
     let roles = format!("{:?}", found.roles);
     assert!(roles.contains("kafka-2"), "{roles}");
@@ -288,11 +288,11 @@ fn a_leader_that_renews_its_term_is_bound_by_its_last_write() {
         ..pod("a", "10.0.0.1")
     });
     let mut subject = subject(projections(), queue(&["a"]));
-    let found = candidate_pods(&subject, &Binder::default(), &known);
+    let found = candidate_pods(&subject, &Binder::default(), &known, None);
     assert_eq!(found.leader, Some(Binding::Younger("a".to_owned())));
     let nobody = Roles::new(&PodLabelsProjection::default(), None, std::iter::empty());
     assert_eq!((found.pod, found.roles), (None, Some(nobody)));
     subject.owned = Some(at(160));
-    let found = candidate_pods(&subject, &Binder::default(), &known);
+    let found = candidate_pods(&subject, &Binder::default(), &known, None);
     assert_eq!(found.leader, Some(is("a")));
 }

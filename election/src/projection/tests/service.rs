@@ -14,10 +14,13 @@ pub(super) fn slice_for(
     let projection = projection.clone();
     let subject = subject(projections, status);
     let service = after(None, service(&subject, &projection, None)).unwrap();
-    let candidate_pods = candidate_pods(&subject, &Binder::default(), pods);
+    let candidate_pods = candidate_pods(&subject, &Binder::default(), pods, live);
     let of = SliceOf {
         service: &service,
-        pod: candidate_pods.pod.as_ref(),
+        pod: candidate_pods
+            .ahead
+            .as_ref()
+            .or(candidate_pods.pod.as_ref()),
     };
     slice(&subject, &projection, of, live)
 }
@@ -105,7 +108,7 @@ fn a_port_by_its_name_is_the_one_of_the_leaders_pod() {
     assert_eq!(unreached(&projection, &pod), None);
     // Who has no such port is reached by the others.
     pod.ports.truncate(1);
-    assert_eq!(reached(Some(&pod)), [plain.clone()]);
+    assert_eq!(reached(Some(&pod)), std::slice::from_ref(&plain));
     assert_eq!(reached(None), [plain]);
     let failure = unreached(&projection, &pod).unwrap();
     assert_eq!(failure.reason, Reason::PortNotFound);
@@ -149,6 +152,50 @@ fn without_sight_the_address_stays_or_goes_as_the_spec_says() {
 }
 
 #[test]
+fn without_sight_a_slice_that_is_ahead_of_the_status_keeps_its_pod() {
+    let led = |leader: &str, token: &str| {
+        let mut status = queue(&[leader]);
+        status.leader.as_mut().unwrap().fencing_token = Some(token.to_owned());
+        status
+    };
+    let mut pods = pods(&["a", "b"]);
+    let live = after(None, slice_for(led("b", "9"), OnStale::Keep, &pods, None)).unwrap();
+    let blind = stale(led("a", "8"));
+    let keep = slice_for(blind.clone(), OnStale::Keep, &pods, Some(&live));
+    assert_eq!(keep, Step::Nothing);
+    // Nobody led when the status was written.
+    let mut nobody = stale(queue(&[]));
+    nobody.max_fencing_token = Some("8".to_owned());
+    let keep = slice_for(nobody, OnStale::Keep, &pods, Some(&live));
+    assert_eq!(keep, Step::Nothing);
+    // Who is not ahead, or by nobody knows what, is no leader.
+    let mut silent = live.clone();
+    silent.metadata.annotations = None;
+    let mut unknown = blind.clone();
+    unknown.leader.as_mut().unwrap().fencing_token = None;
+    for (status, on_stale, live) in [
+        (stale(led("a", "9")), OnStale::Keep, &live),
+        (stale(led("a", "10")), OnStale::Keep, &live),
+        (led("stranger", "8"), OnStale::Keep, &live),
+        (blind.clone(), OnStale::Remove, &live),
+        (blind.clone(), OnStale::Keep, &silent),
+        (unknown, OnStale::Keep, &live),
+    ] {
+        let step = slice_for(status, on_stale, &pods, Some(live));
+        assert_eq!(addresses(&after(Some(live), step).unwrap()), [""; 0]);
+    }
+    // A pod that goes takes its address with it, and so does one that comes back under its name.
+    pods.remove("b");
+    let gone = slice_for(blind.clone(), OnStale::Keep, &pods, Some(&live));
+    assert_eq!(addresses(&after(Some(&live), gone).unwrap()), [""; 0]);
+    let mut another = pod("b", "10.0.0.9");
+    another.uid = "another".to_owned();
+    pods.insert(another);
+    let other = slice_for(blind, OnStale::Keep, &pods, Some(&live));
+    assert_eq!(addresses(&after(Some(&live), other).unwrap()), [""; 0]);
+}
+
+#[test]
 fn an_address_without_sight_goes_when_its_time_is_over() {
     let pods = pods(&["a"]);
     let live = after(None, slice_for(queue(&["a"]), OnStale::Keep, &pods, None)).unwrap();
@@ -156,7 +203,7 @@ fn an_address_without_sight_goes_when_its_time_is_over() {
     blind.is_outlived = true;
     let projection = blind.spec().projections.clone().unwrap().service.unwrap();
     let service = after(None, service(&blind, &projection, None)).unwrap();
-    let candidate_pods = candidate_pods(&blind, &Binder::default(), &pods);
+    let candidate_pods = candidate_pods(&blind, &Binder::default(), &pods, None);
     let of = SliceOf {
         service: &service,
         pod: candidate_pods.pod.as_ref(),
