@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Status(commands::status::Status),
     /// Show who leads in each election.
     Elections(commands::elections::Elections),
+    /// Show the last changes of the leaders of all elections, in one order.
+    Timeline(commands::timeline::Timeline),
     /// Show the page here, /page: ensembles, changes under way and elections, with your own rights in the cluster.
     Page(commands::page::Page),
     /// Restart every member of an ensemble once, the leader last.

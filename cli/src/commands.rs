@@ -13,6 +13,7 @@ pub(crate) mod reference;
 pub(crate) mod replace;
 pub(crate) mod status;
 mod style;
+pub(crate) mod timeline;
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};

@@ -49,6 +49,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         Command::Plan(arguments) => commands::plan::plan(&arguments).await,
         Command::Status(arguments) => commands::status::status(&arguments).await,
         Command::Elections(arguments) => commands::elections::elections(&arguments).await,
+        Command::Timeline(arguments) => commands::timeline::timeline(&arguments).await,
         Command::Page(arguments) => commands::page::page(&arguments).await,
         Command::Restart(arguments) => commands::act::act(Action::Restart, &arguments).await,
         Command::Pause(arguments) => commands::act::act(Action::Pause, &arguments).await,

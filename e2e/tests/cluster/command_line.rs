@@ -125,6 +125,8 @@ pub(crate) fn people_see_plan_and_act(world: &World) -> Result<()> {
     election.wait_condition("LeaderElected", "False", "NoElection")?;
     let elections = says(world, &["elections"])?;
     ensure!(elections.contains("app\tKazoo\t"), "{elections}");
+    let timeline = says(world, &["timeline", "--since", "1h"])?;
+    ensure!(timeline.contains("Changes: 0, elections: 0"), "{timeline}");
     world.apply(
         &json!({"apiVersion": "v1", "kind": "Secret", "metadata": { "name": "secret" },
         "stringData": { "password": SECRET }}),
