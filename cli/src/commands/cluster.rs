@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, anyhow};
-use bellwether_api::ZooKeeperEnsemble;
+use bellwether_api::{LeaderElection, ZooKeeperEnsemble};
 use clap::Args;
+use kube::api::ListParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
 
@@ -49,6 +50,19 @@ impl Cluster {
                 self.namespace
             )
         })
+    }
+
+    /// The elections of the namespace, or of all.
+    ///
+    /// # Errors
+    /// When the cluster cannot be asked.
+    pub(crate) async fn elections(self, of_all: bool) -> anyhow::Result<Vec<LeaderElection>> {
+        let api: Api<LeaderElection> = match of_all {
+            true => Api::all(self.client),
+            false => Api::namespaced(self.client, &self.namespace),
+        };
+        let list = api.list(&ListParams::default()).await;
+        Ok(list.map_err(unanswered)?.items)
     }
 }
 

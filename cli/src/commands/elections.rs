@@ -5,10 +5,9 @@ use std::process::ExitCode;
 
 use bellwether_api::LeaderElection;
 use clap::Args;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 
-use super::cluster::{Target, unanswered};
+use super::cluster::Target;
 use super::style::{Cell, Format, Style, StyleArguments};
 use crate::view::Tone;
 use crate::view::election::ElectionRow;
@@ -34,13 +33,7 @@ pub(crate) struct Elections {
 /// When the cluster cannot be asked.
 pub(crate) async fn elections(arguments: &Elections) -> anyhow::Result<ExitCode> {
     let cluster = arguments.target.open().await?;
-    let api: Api<LeaderElection> = if arguments.all_namespaces {
-        Api::all(cluster.client)
-    } else {
-        Api::namespaced(cluster.client, &cluster.namespace)
-    };
-    let list = api.list(&ListParams::default()).await;
-    let items = list.map_err(unanswered)?.items;
+    let items = cluster.elections(arguments.all_namespaces).await?;
     let mut out = io::stdout().lock();
     match arguments.output {
         Format::Json => writeln!(out, "{}", serde_json::to_string_pretty(&items)?)?,
@@ -94,11 +87,11 @@ fn row(election: &LeaderElection) -> Vec<Cell> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    fn election(name: &str, status: &Value) -> LeaderElection {
+    pub(in crate::commands) fn election(name: &str, status: &Value) -> LeaderElection {
         serde_json::from_value(json!({
             "apiVersion": "zookeeper.bellwether.dev/v1alpha1",
             "kind": "LeaderElection",

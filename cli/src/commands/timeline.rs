@@ -6,11 +6,10 @@ use std::process::ExitCode;
 use bellwether_api::LeaderElection;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
 use serde::Serialize;
 
-use super::cluster::{Target, unanswered};
+use super::cluster::Target;
 use super::style::{Cell, Format, Style, StyleArguments};
 use crate::view::Tone;
 
@@ -45,13 +44,7 @@ fn period(text: &str) -> Result<SignedDuration, String> {
 /// When the cluster cannot be asked.
 pub(crate) async fn timeline(arguments: &Timeline) -> anyhow::Result<ExitCode> {
     let cluster = arguments.target.open().await?;
-    let api: Api<LeaderElection> = if arguments.all_namespaces {
-        Api::all(cluster.client)
-    } else {
-        Api::namespaced(cluster.client, &cluster.namespace)
-    };
-    let list = api.list(&ListParams::default()).await;
-    let elections = list.map_err(unanswered)?.items;
+    let elections = cluster.elections(arguments.all_namespaces).await?;
     let begin = arguments
         .since
         .and_then(|since| Timestamp::now().checked_sub(since).ok());
@@ -201,20 +194,8 @@ fn summary(changes: &[Change], elections: &[LeaderElection]) -> Vec<String> {
 mod tests {
     use serde_json::{Value, json};
 
+    use super::super::elections::tests::election;
     use super::*;
-
-    fn election(name: &str, status: Value) -> LeaderElection {
-        serde_json::from_value(json!({
-            "apiVersion": "zookeeper.bellwether.dev/v1alpha1",
-            "kind": "LeaderElection",
-            "metadata": { "name": name, "namespace": "shop" },
-            "spec": {
-                "ensembleRef": { "name": "main" }, "path": "/a", "dialect": { "type": "Auto" },
-            },
-            "status": status,
-        }))
-        .unwrap()
-    }
 
     fn led(second: u8, identity: &str, token: &str) -> Value {
         let time = format!("2026-01-01T00:00:{second:02}Z");
@@ -230,9 +211,9 @@ mod tests {
         let web = [led(7, "b", "2"), nobody(4), led(1, "a", "1")];
         let stale = json!({ "history": jobs, "staleSince": "2026-01-01T00:01:00Z" });
         vec![
-            election("jobs", stale),
-            election("new", Value::Null),
-            election("web", json!({ "history": web })),
+            election("jobs", &stale),
+            election("new", &Value::Null),
+            election("web", &json!({ "history": web })),
         ]
     }
 
