@@ -27,6 +27,11 @@ pub struct CandidatePods {
 }
 
 impl CandidatePods {
+    /// The pod that the Service is to reach: of the latest leader that is known.
+    pub fn reached(&self) -> Option<&PodFacts> {
+        self.ahead.as_ref().or(self.pod.as_ref())
+    }
+
     /// No candidate has a known pod.
     pub fn nobody() -> Self {
         Self {

@@ -52,9 +52,7 @@ pub fn report(
 ) -> Projection {
     let mut projection = Projection {
         node: subject.leader().map(|leader| leader.node.clone()),
-        token: subject
-            .leader()
-            .and_then(|leader| leader.fencing_token.clone()),
+        token: subject.token().map(str::to_owned),
         ..Projection::default()
     };
     if let Some(Ok(Binding::Pod(pod))) = binding {

@@ -113,16 +113,16 @@ fn target(port: &ProjectedPort, pod: Option<&PodFacts>) -> Option<i32> {
 
 /// Why ports of the Service do not reach the leader's pod, if some do not.
 pub fn unreached(projection: &ServiceProjection, pod: &PodFacts) -> Option<Failure> {
-    let unreached = projection
+    let names = projection
         .ports
         .iter()
-        .filter(|port| target(port, Some(pod)).is_none());
-    let names: Vec<String> = unreached
         .filter_map(|port| match &port.target_port {
-            Some(IntOrString::String(name)) => Some(format!("{name}/{}", port.protocol.as_str())),
+            Some(IntOrString::String(name)) if target(port, Some(pod)).is_none() => {
+                Some(format!("{name}/{}", port.protocol.as_str()))
+            }
             _ => None,
-        })
-        .collect();
+        });
+    let names: Vec<String> = names.collect();
     (!names.is_empty()).then(|| Failure {
         reason: Reason::PortNotFound,
         what: format!(

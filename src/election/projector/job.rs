@@ -176,10 +176,7 @@ impl ProjectionClient {
         };
         let of = SliceOf {
             service: live,
-            pod: candidate_pods
-                .ahead
-                .as_ref()
-                .or(candidate_pods.pod.as_ref()),
+            pod: candidate_pods.reached(),
         };
         let id = (Kind::EndpointSlice, namespace, name.as_str());
         let known = &mut done.objects.slice;

@@ -17,10 +17,7 @@ pub(super) fn slice_for(
     let candidate_pods = candidate_pods(&subject, &Binder::default(), pods, live);
     let of = SliceOf {
         service: &service,
-        pod: candidate_pods
-            .ahead
-            .as_ref()
-            .or(candidate_pods.pod.as_ref()),
+        pod: candidate_pods.reached(),
     };
     slice(&subject, &projection, of, live)
 }
