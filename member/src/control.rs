@@ -19,8 +19,9 @@ use rustls::{ServerConnection, Stream};
 use crate::credentials::Credentials;
 use crate::http::{self, Connection, PAUSE};
 use crate::options::Volumes;
-use crate::reconfigure;
+use crate::reconfigure::{self, Server};
 use crate::run_time_list;
+use crate::timed::Timed;
 use crate::words::{self, ADMIN_PORT};
 use connections::{Connections, Ticket};
 use identity::Identity;
@@ -147,8 +148,17 @@ impl Control {
         let version = version.and_then(|version| i64::from_str_radix(version, 16).ok());
         let version =
             version.ok_or("a request for another list needs the version of the present one")?;
-        let (password, lines) = run_time_list::request(&self.conf, members.unwrap_or_default())?;
-        reconfigure::ask(self.zookeeper, &password, &lines, version)
+        let request = run_time_list::request(&self.conf, members.unwrap_or_default())?;
+        let server = match self.credentials.own_client()? {
+            None => Server::plaintext(self.zookeeper),
+            Some(tls) => Server {
+                port: request
+                    .secure_port
+                    .ok_or("the server has no port for TLS")?,
+                tls: Some(tls),
+            },
+        };
+        reconfigure::ask(&server, &request.password, &request.lines, version)
     }
 }
 
@@ -178,43 +188,6 @@ fn read_head(stream: &mut Stream<'_, ServerConnection, Timed<'_>>) -> io::Result
         if head.len() > LONGEST_REQUEST {
             return Err(ErrorKind::InvalidData.into());
         }
-    }
-}
-
-/// A socket that is read and written until a time. The limit of the system holds for each read only, so a client that
-/// sends a byte now and then would never meet it.
-struct Timed<'a> {
-    stream: &'a TcpStream,
-    until: Instant,
-}
-
-impl Timed<'_> {
-    fn left(&self) -> io::Result<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        match left.is_zero() {
-            true => Err(ErrorKind::TimedOut.into()),
-            false => Ok(left),
-        }
-    }
-}
-
-impl Read for Timed<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(Some(self.left()?))?;
-        let mut stream = self.stream;
-        stream.read(buffer)
-    }
-}
-
-impl Write for Timed<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
-        let mut stream = self.stream;
-        stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use webpki::anchor_from_trusted_cert;
@@ -20,6 +21,10 @@ use crate::tls_files::{CLIENT_PORT, joined};
 const JAAS: &str = "jaas.conf";
 /// The authorities of clients' certificates, in that directory.
 const TRUST: &str = "client-trust.pem";
+/// The certificate that this program presents to its own server, in that directory, and its key.
+const OWN_CLIENT: [&str; 2] = ["own-client.crt", "own-client.key"];
+/// The name in it.
+const OWN_NAME: &str = "own-client.zookeeper.bellwether.dev";
 /// The most bytes of names and passwords: the directory is in memory.
 const MOST: usize = 256 * 1024;
 
@@ -76,6 +81,38 @@ impl Credentials {
             write_atomically(&self.tls.join(name), &content, 0o600)?;
         }
         self.provide_certificate()
+    }
+
+    /// Makes a certificate by which this program is a client of its own server, and of no other: where members change at run
+    /// time, it asks for another list. It lasts as long as the pod.
+    ///
+    /// # Errors
+    /// When it cannot be made or written.
+    pub(crate) fn make_own_client(&self) -> Result<(), String> {
+        let (certificate, key) =
+            own_client().map_err(|error| format!("cannot make a certificate: {error}"))?;
+        for (name, content) in OWN_CLIENT.into_iter().zip([certificate, key]) {
+            write_atomically(&self.tls.join(name), content.as_bytes(), 0o600)?;
+        }
+        Ok(())
+    }
+
+    /// The certificate that the server presents to clients, the one for this program to present, and the key of that; `None` if
+    /// the server does not ask clients who they are.
+    ///
+    /// # Errors
+    /// When one cannot be read.
+    pub(crate) fn own_client(&self) -> Result<Option<identity::Files>, String> {
+        if !self.tls.join(TRUST).exists() {
+            return Ok(None);
+        }
+        let read = |name| read_if_there(&self.tls.join(name));
+        let [certificate, key] = OWN_CLIENT;
+        let files = (read(CLIENT_PORT)?, read(certificate)?, read(key)?);
+        let (Some(server), Some(certificate), Some(key)) = files else {
+            return Ok(None);
+        };
+        Ok(Some([server, certificate, key]))
     }
 
     /// Writes the user's certificate for clients, which the server reads for each connection.
@@ -154,7 +191,7 @@ impl Credentials {
         Ok(files)
     }
 
-    /// The operator's authority of clients, and those of the user.
+    /// The operator's authority of clients, this program's certificate if it has one, and the authorities of the user.
     fn trust(&self, has_authorities: bool) -> Result<Vec<u8>, String> {
         let mut trust = read_if_there(&version(&self.identity).join(CLIENT_AUTHORITY))?
             .ok_or_else(|| {
@@ -163,6 +200,10 @@ impl Credentials {
                     self.identity.display()
                 )
             })?;
+        if let Some(own) = read_if_there(&self.tls.join(OWN_CLIENT[0]))? {
+            trust.push(b'\n');
+            trust.extend(own);
+        }
         if has_authorities {
             let added = read_if_there(&version(&self.authorities).join("ca.crt"))?;
             let added = added.ok_or_else(|| "does not exist, or has no key ca.crt.".to_owned());
@@ -177,6 +218,17 @@ impl Credentials {
         }
         Ok(trust)
     }
+}
+
+/// A certificate that signed itself, as PEM, and its key.
+fn own_client() -> Result<(String, String), rcgen::Error> {
+    let key = KeyPair::generate()?;
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, OWN_NAME);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let certificate = params.self_signed(&key)?;
+    Ok((certificate.pem(), key.serialize_pem()))
 }
 
 /// The users as the login configuration of Java has them (`sun.security.provider.ConfigFile`).

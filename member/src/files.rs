@@ -92,3 +92,11 @@ pub(crate) fn remove_if_there(path: &Path) -> Result<bool, String> {
         Err(error) => describe(Err(error), "remove", path),
     }
 }
+
+/// The value of a setting of `zoo.cfg`: of several lines the last one counts.
+pub(crate) fn value(zoo_cfg: &[u8], key: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(zoo_cfg);
+    let lines = text.lines().filter_map(|line| line.split_once('='));
+    let values = lines.filter(|(name, _)| name.trim() == key);
+    values.map(|(_, value)| value.trim().to_owned()).next_back()
+}

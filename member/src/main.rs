@@ -21,6 +21,7 @@ mod reconfigure;
 mod run_time_list;
 mod serve;
 mod taken_up;
+mod timed;
 mod tls_files;
 mod volumes;
 mod words;

@@ -10,9 +10,11 @@ use bellwether_member::{
 };
 use serde_json::json;
 
-use crate::files::{describe, names, read_if_there, remove_if_there, replace, write_atomically};
+use crate::files::{
+    describe, names, read_if_there, remove_if_there, replace, value, write_atomically,
+};
 use crate::options::Directories;
-use crate::run_time_list::{self, Given, SETTINGS};
+use crate::run_time_list::{self, Given, SECURE_PORT, SETTINGS};
 use crate::tls_files;
 use crate::volumes::{self, VERSION};
 
@@ -125,8 +127,11 @@ pub(crate) fn prepare(dirs: &Directories, environment: &Environment) -> Result<S
     let credentials = &dirs.credentials;
     if credentials.tls.is_dir() {
         tls_files::provide(credentials)?;
+        if at_run_time.is_some() {
+            credentials.make_own_client()?;
+        }
         credentials.provide()?;
-        if value(&zoo_cfg, "secureClientPort").is_some()
+        if value(&zoo_cfg, SECURE_PORT).is_some()
             && !credentials.tls.join(tls_files::CLIENT_PORT).exists()
         {
             return Err(format!(
@@ -186,14 +191,6 @@ fn read_observers_zoo_cfg(
 fn separates_log(zoo_cfg: &[u8]) -> bool {
     let directory = |key| value(zoo_cfg, key).map(|path| path.trim_end_matches('/').to_owned());
     directory("dataLogDir").is_some_and(|log| Some(log) != directory("dataDir"))
-}
-
-/// The value of a setting: of several lines the last one counts.
-fn value(zoo_cfg: &[u8], key: &str) -> Option<String> {
-    let text = String::from_utf8_lossy(zoo_cfg);
-    let lines = text.lines().filter_map(|line| line.split_once('='));
-    let values = lines.filter(|(name, _)| name.trim() == key);
-    values.map(|(_, value)| value.trim().to_owned()).next_back()
 }
 
 fn same_directory(a: &Path, b: &Path) -> bool {

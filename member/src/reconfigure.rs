@@ -8,12 +8,34 @@ use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use rustls::Stream;
+
+use crate::control::identity::Files;
+use crate::taken_up;
+use crate::timed::Timed;
+
 /// How long the whole exchange may take. Without a majority of both lists it would take until the session ends.
 const PATIENCE: Duration = Duration::from_secs(4);
 /// The session's timeout in milliseconds; the server takes at least two ticks.
 const SESSION: i32 = 4000;
 /// The longest answer: a list, and what is known of its znode.
 const LONGEST_ANSWER: usize = 64 * 1024;
+
+/// The member's own server.
+pub(crate) struct Server {
+    /// Its port on the loopback interface.
+    pub(crate) port: u16,
+    /// Where it speaks TLS on that port: the certificate that it presents, and what this program presents to it, with the
+    /// key. A server that asks clients who they are takes no other request (`AuthenticationHelper.enforceAuthentication`).
+    pub(crate) tls: Option<Files>,
+}
+
+impl Server {
+    /// A server that answers everybody on this port.
+    pub(crate) fn plaintext(port: u16) -> Self {
+        Self { port, tls: None }
+    }
+}
 
 /// `xid` of authentication (`ClientCnxn.AUTHPACKET_XID`).
 const AUTHENTICATION: i32 = -4;
@@ -24,31 +46,54 @@ const RECONFIG: i32 = 16;
 /// `OpCode.closeSession`.
 const CLOSE: i32 = -11;
 
-/// Asks the server on this port for the list of these lines, if that of the ensemble has this version.
+/// Asks the server for the list of these lines, if that of the ensemble has this version.
 ///
 /// # Errors
 /// What the server answers, or that it does not: the list may have changed all the same.
 pub(crate) fn ask(
-    port: u16,
+    server: &Server,
     password: &str,
     lines: &str,
     version: i64,
 ) -> std::result::Result<(), String> {
-    exchange(port, password, lines, version).map_err(|error| match error.kind() {
+    connect(server, password, lines, version).map_err(|error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => {
             format!("the server did not answer within {PATIENCE:?}")
         }
+        ErrorKind::UnexpectedEof => "the server closed the connection".to_owned(),
         _ => error.to_string(),
     })
 }
 
-fn exchange(port: u16, password: &str, lines: &str, version: i64) -> Result<()> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let mut server = Server {
-        stream: TcpStream::connect_timeout(&address, PATIENCE)?,
+fn connect(server: &Server, password: &str, lines: &str, version: i64) -> Result<()> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port));
+    let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+    stream.set_nodelay(true)?;
+    let mut socket = Timed {
+        stream: &stream,
         until: Instant::now() + PATIENCE,
     };
-    server.stream.set_nodelay(true)?;
+    let Some([expected, certificate, key]) = &server.tls else {
+        return exchange(&mut Channel(socket), password, lines, version);
+    };
+    let (mut tls, shown) = taken_up::shake_hands(&mut socket, address.ip(), [certificate, key])?;
+    // The password is for nobody else.
+    if !shown.presents(expected)? {
+        return Err(Error::other(format!(
+            "what answers on port {} does not present the server's certificate",
+            server.port
+        )));
+    }
+    let tls = Stream::new(&mut tls, &mut socket);
+    exchange(&mut Channel(tls), password, lines, version)
+}
+
+fn exchange<S: Read + Write>(
+    server: &mut Channel<S>,
+    password: &str,
+    lines: &str,
+    version: i64,
+) -> Result<()> {
     let mut connect = Message::default();
     connect
         .int(0)
@@ -113,50 +158,26 @@ impl Message {
     }
 }
 
-struct Server {
-    stream: TcpStream,
-    until: Instant,
-}
+/// A connection with a server.
+struct Channel<S>(S);
 
-impl Server {
-    fn left(&self) -> Result<Duration> {
-        let left = self.until.saturating_duration_since(Instant::now());
-        match left.is_zero() {
-            true => Err(ErrorKind::TimedOut.into()),
-            false => Ok(left),
-        }
-    }
-
+impl<S: Read + Write> Channel<S> {
     fn send(&mut self, message: &Message) -> Result<()> {
-        self.stream.set_write_timeout(Some(self.left()?))?;
         let mut framed = Message::default();
         framed.bytes(&message.0);
-        self.stream.write_all(&framed.0)
-    }
-
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<()> {
-        let mut read = 0;
-        while let Some(rest) = buffer.get_mut(read..).filter(|rest| !rest.is_empty()) {
-            self.stream.set_read_timeout(Some(self.left()?))?;
-            match self.stream.read(rest) {
-                Ok(0) => return Err(Error::other("the server closed the connection")),
-                Ok(n) => read += n,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        self.0.write_all(&framed.0)?;
+        self.0.flush()
     }
 
     fn answer(&mut self) -> Result<Vec<u8>> {
         let mut length = [0; 4];
-        self.fill(&mut length)?;
+        self.0.read_exact(&mut length)?;
         let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
         if length > LONGEST_ANSWER {
             return Err(Error::other(format!("the server answers {length} bytes")));
         }
         let mut answer = vec![0; length];
-        self.fill(&mut answer)?;
+        self.0.read_exact(&mut answer)?;
         Ok(answer)
     }
 
@@ -202,7 +223,11 @@ mod tests {
     use std::net::TcpListener;
     use std::thread;
 
+    use rcgen::{CertificateParams, KeyPair};
+    use rustls::ServerConnection;
+
     use super::*;
+    use crate::control::identity;
 
     const LINES: &str = "server.1=a:2888:3888:participant\nserver.2=b:2888:3888:participant\n";
 
@@ -213,23 +238,77 @@ mod tests {
         message.0
     }
 
+    /// The requests that get these answers.
+    fn serve(stream: impl Read + Write, answers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let mut channel = Channel(stream);
+        let mut requests = Vec::new();
+        for answer in answers {
+            let Ok(request) = channel.answer() else { break };
+            requests.push(request);
+            channel.send(&Message(answer)).unwrap();
+        }
+        requests
+    }
+
     /// What is asked of a server that answers so, and the outcome.
     fn asked(answers: Vec<Vec<u8>>) -> (Vec<Vec<u8>>, std::result::Result<(), String>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let server = thread::spawn(move || {
-            let (stream, _) = listener.accept().unwrap();
-            let until = Instant::now() + PATIENCE;
-            let mut server = Server { stream, until };
-            let mut requests = Vec::new();
-            for answer in answers {
-                requests.push(server.answer().unwrap());
-                server.send(&Message(answer)).unwrap();
-            }
-            requests
-        });
-        let outcome = ask(port, "secret", LINES, 0x1_0000_0002);
+        let server = thread::spawn(move || serve(listener.accept().unwrap().0, answers));
+        let outcome = ask(&Server::plaintext(port), "secret", LINES, 0x1_0000_0002);
         (server.join().unwrap(), outcome)
+    }
+
+    /// A certificate that signed itself, twice: as authority and as certificate. And its key.
+    fn signed() -> Files {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec!["own".to_owned()]).unwrap();
+        let certificate = params.self_signed(&key).unwrap().pem().into_bytes();
+        let key = key.serialize_pem().into_bytes();
+        [certificate.clone(), certificate, key]
+    }
+
+    /// As [`asked`], over TLS, of a server with the first certificate that trusts the second one's; `expected` is what it
+    /// has to present.
+    fn asked_over_tls(
+        server: Files,
+        own: Files,
+        expected: Vec<u8>,
+    ) -> (Vec<Vec<u8>>, std::result::Result<(), String>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let [authority, certificate, key] = own;
+        let [_, presented, its_key] = server;
+        let config = identity::configure(&[authority, presented, its_key]).unwrap();
+        let answers = vec![vec![0; 37], header(-4, 0), header(1, 0), header(2, 0)];
+        let server = thread::spawn(move || {
+            let mut connection = ServerConnection::new(config).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            serve(Stream::new(&mut connection, &mut stream), answers)
+        });
+        let tls = Some([expected, certificate, key]);
+        let outcome = ask(&Server { port, tls }, "secret", LINES, 0x1_0000_0002);
+        (server.join().unwrap(), outcome)
+    }
+
+    #[test]
+    fn a_server_that_asks_who_clients_are_is_shown_a_certificate() {
+        let server = signed();
+        let expected = server[1].clone();
+        let (requests, outcome) = asked_over_tls(server, signed(), expected);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(requests.len(), 4);
+    }
+
+    #[test]
+    fn the_password_is_sent_to_no_other_server() {
+        let (requests, outcome) = asked_over_tls(signed(), signed(), signed()[1].clone());
+        let why = outcome.unwrap_err();
+        assert!(
+            why.contains("does not present the server's certificate"),
+            "{why}"
+        );
+        assert_eq!(requests, Vec::<Vec<u8>>::new());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellwether_member::{List, STORED, committed_file, pending, version_in, zoo_cfg};
 
-use crate::files::{describe, read_if_there, write_atomically};
+use crate::files::{describe, read_if_there, value, write_atomically};
 
 /// The file with the settings, in the configuration revision and, with the password's digest, in ZooKeeper's configuration
 /// directory.
@@ -19,6 +19,8 @@ pub(crate) const SETTINGS: &str = "settings.cfg";
 const SERVERS: &str = "servers";
 /// The file with the password of the super user, there.
 const PASSWORD: &str = "super-password";
+/// The setting with the port for clients that speak TLS.
+pub(crate) const SECURE_PORT: &str = "secureClientPort";
 /// The directory of ZooKeeper's files on the data volume.
 const DIRECTORY: &str = "config";
 /// How many random bytes the password has.
@@ -110,15 +112,32 @@ pub(crate) fn stored(data: &Path) -> Result<Option<u64>, String> {
     Ok(pending(committed, stored.as_deref()))
 }
 
-/// What is needed to ask the server for another list: the super user's password, and the lines of these servers.
+/// What is needed to ask the server for another list.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// The super user's password.
+    pub(crate) password: String,
+    /// The lines of the servers.
+    pub(crate) lines: String,
+    /// The server's port for clients that speak TLS, if it has one.
+    pub(crate) secure_port: Option<u16>,
+}
+
+/// What is needed to ask the server for the list of these members.
 ///
 /// # Errors
 /// What is missing or wrong.
-pub(crate) fn request(conf: &Path, members: &str) -> Result<(String, String), String> {
+pub(crate) fn request(conf: &Path, members: &str) -> Result<Request, String> {
     let password = text(&conf.join(PASSWORD))?.ok_or(
         "this member has its list in a file of the operator's, which does not change at run time",
     )?;
-    Ok((password, lines(&all_lines(conf)?, members)?))
+    let settings = read_if_there(&conf.join(SETTINGS))?.unwrap_or_default();
+    let secure_port = value(&settings, SECURE_PORT).and_then(|port| port.parse().ok());
+    Ok(Request {
+        password,
+        lines: lines(&all_lines(conf)?, members)?,
+        secure_port,
+    })
 }
 
 fn text(path: &Path) -> Result<Option<String>, String> {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +49,17 @@ impl Shown {
         })
     }
 
+    /// Whether the server presents the first certificate of this text.
+    ///
+    /// # Errors
+    /// When it is not PEM.
+    pub(crate) fn presents(&self, certificate: &[u8]) -> Result<bool> {
+        let chain = identity::certificates(certificate)?;
+        Ok(chain
+            .first()
+            .is_some_and(|leaf| **leaf == *self.certificate))
+    }
+
     /// Whether both present the same certificate.
     pub(crate) fn same_certificate(&self, other: &Self) -> bool {
         self.certificate == other.certificate
@@ -72,8 +83,25 @@ pub(crate) fn look(server: SocketAddr, files: &Files) -> Result<Option<Shown>> {
     };
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let provider = Arc::new(default_provider());
     let [_, certificate, key] = files;
+    let (mut connection, shown) = shake_hands(&mut stream, server.ip(), [certificate, key])?;
+    // The server need not wait for more.
+    connection.send_close_notify();
+    let _ = connection.complete_io(&mut stream);
+    Ok(Some(shown))
+}
+
+/// Connects over TLS as a client with this certificate and its key. Every certificate whose key the server has is believed:
+/// the caller compares.
+///
+/// # Errors
+/// As for [`look`].
+pub(crate) fn shake_hands(
+    stream: &mut (impl Read + Write),
+    server: IpAddr,
+    [certificate, key]: [&[u8]; 2],
+) -> Result<(ClientConnection, Shown)> {
+    let provider = Arc::new(default_provider());
     let (chain, key) = (identity::certificates(certificate)?, identity::key(key)?);
     let witness = Arc::new(Witness {
         own: Arc::new(CertifiedKey::from_der(chain, key, &provider).map_err(Error::other)?),
@@ -86,21 +114,13 @@ pub(crate) fn look(server: SocketAddr, files: &Files) -> Result<Option<Shown>> {
         .dangerous()
         .with_custom_certificate_verifier(witness.clone())
         .with_client_cert_resolver(witness.clone());
-    let name = ServerName::IpAddress(server.ip().into());
+    let name = ServerName::IpAddress(server.into());
     let mut connection = ClientConnection::new(config.into(), name).map_err(Error::other)?;
-    shake_hands(&mut connection, &mut stream)?;
-    let shown = witness.shown.lock().unwrap_or_else(PoisonError::into_inner);
-    Ok(Some(shown.clone()))
-}
-
-fn shake_hands(connection: &mut ClientConnection, stream: &mut (impl Read + Write)) -> Result<()> {
     while connection.is_handshaking() {
         connection.complete_io(stream)?;
     }
-    // The server need not wait for more.
-    connection.send_close_notify();
-    let _ = connection.complete_io(stream);
-    Ok(())
+    let shown = witness.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok((connection, shown.clone()))
 }
 
 /// Notes what a server shows, and believes every certificate whose key the server has.
