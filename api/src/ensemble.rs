@@ -142,12 +142,6 @@ pub const MAX_NAME_LENGTH: usize = 40;
     validation = Rule::new("!has(oldSelf.membershipChange) || oldSelf.membershipChange != 'Reconfiguration' || has(self.membershipChange) && self.membershipChange == 'Reconfiguration'")
         .message(NO_WAY_BACK)
         .field_path(".membershipChange"),
-    validation = Rule::new("!has(self.membershipChange) || self.membershipChange != 'Reconfiguration' || !has(self.observers) || self.observers.replicas == 0")
-        .message(NO_OBSERVERS)
-        .field_path(".membershipChange"),
-    validation = Rule::new("!has(self.membershipChange) || self.membershipChange != 'Reconfiguration' || !has(self.authentication) || !has(self.authentication.required) || !self.authentication.required")
-        .message(NOT_REQUIRED)
-        .field_path(".membershipChange"),
     validation = Rule::new("(has(self.storage) && has(self.storage.transactionLog)) == (has(oldSelf.storage) && has(oldSelf.storage.transactionLog))")
         .message("storage.transactionLog is set when the ensemble is created, or never: a StatefulSet cannot change its volume claims"),
     validation = Rule::new("!(has(self.storage) && has(self.storage.transactionLog)) || !(has(oldSelf.storage) && has(oldSelf.storage.transactionLog)) || (has(self.storage.transactionLog.storageClassName) ? self.storage.transactionLog.storageClassName : '') == (has(oldSelf.storage.transactionLog.storageClassName) ? oldSelf.storage.transactionLog.storageClassName : '')")
@@ -285,14 +279,6 @@ pub enum MembershipChange {
 pub const NO_WAY_BACK: &str = "membershipChange cannot go back to RollingRestart: ZooKeeper has given the server list a version, \
                                and a member that restarts with a list without one finds no leader. For lists in files create the \
                                ensemble again on its volumes";
-/// Why such an ensemble has no observers.
-pub const NO_OBSERVERS: &str = "an ensemble with membershipChange Reconfiguration has no observers yet: ZooKeeper would make \
-                                voters without a vote of them. Leave observers out, or membershipChange";
-/// Why its clients cannot be required to authenticate themselves.
-pub const NOT_REQUIRED: &str = "authentication.required is not possible with membershipChange Reconfiguration yet: members ask \
-                                for a list by a password of their own, which the server would refuse. Leave required out, or \
-                                membershipChange";
-
 /// Members that serve clients and never vote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Observers {

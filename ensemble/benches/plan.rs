@@ -74,6 +74,7 @@ fn observation(ensemble: &ValidEnsemble) -> Observation {
             },
             zxid: (4 << 32) + 1000,
             voters: voters.clone(),
+            observers: Default::default(),
             version: 0,
         },
     };

@@ -7,7 +7,7 @@ use std::fmt::Display;
 
 use bellwether_api::ensemble::MemberRole;
 
-use crate::ids::{ServerId, Voters};
+use crate::ids::{ServerId, ServerList};
 use crate::observation::{Credentials, ServerReport};
 
 /// A serving server's answer to `srvr`.
@@ -109,8 +109,8 @@ pub fn parse_srvr(answer: &str) -> Result<Option<Serving>, Unexpected> {
 pub struct Configuration {
     /// Its own id.
     pub id: ServerId,
-    /// The participants that it judges quorums by.
-    pub voters: Voters,
+    /// The list that it has: the participants that it judges quorums by, and the observers.
+    pub list: ServerList,
     /// The version of that list: the zxid of the transaction that made it, or 0 for one that is in a file only.
     pub version: u64,
 }
@@ -129,23 +129,27 @@ pub fn parse_conf(answer: &str) -> Result<Option<Configuration>, Unexpected> {
         .and_then(|id| id.trim().parse().ok())
         .map(ServerId)
         .ok_or_else(|| unexpected("conf", answer))?;
-    let voters: Voters = answer
+    let servers = answer
         .lines()
         .filter_map(|l| l.trim().strip_prefix("membership:").or(Some(l.trim())))
         .filter_map(|l| l.trim().strip_prefix("server."))
         .filter_map(|l| l.split_once('='))
-        .filter(|(_, address)| !address.contains(":observer"))
-        .filter_map(|(id, _)| id.trim().parse().ok().map(ServerId))
-        .collect();
+        .filter_map(|(id, address)| Some((ServerId(id.trim().parse().ok()?), address)));
+    let observes = |address: &str| address.contains(":observer");
+    let (observers, voters): (Vec<_>, Vec<_>) = servers.partition(|(_, to)| observes(to));
     if voters.is_empty() {
         return Err(unexpected("conf", answer));
     }
+    let list = ServerList {
+        voters: voters.into_iter().map(|(id, _)| id).collect(),
+        observers: observers.into_iter().map(|(id, _)| id).collect(),
+    };
     // `QuorumMaj.toString` writes it in hexadecimal digits.
     let version = answer.lines().find_map(|l| l.strip_prefix("version="));
     let version = version.map_or(Ok(0), |version| u64::from_str_radix(version.trim(), 16));
     Ok(Some(Configuration {
         id,
-        voters,
+        list,
         version: version.map_err(|_| unexpected("conf", answer))?,
     }))
 }
@@ -175,7 +179,8 @@ where
         Ok(ServerReport::Serving {
             role: serving.role,
             zxid: serving.zxid,
-            voters: configuration.voters,
+            voters: configuration.list.voters,
+            observers: configuration.list.observers,
             version: configuration.version,
         })
     };
@@ -185,6 +190,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Voters;
 
     const SRVR: &str = "Zookeeper version: 3.9.4-7246445ec, built on 2025-08-19 19:53 UTC\n\
         Latency min/avg/max: 0/0.0/0\nReceived: 3\nSent: 2\nConnections: 1\nOutstanding: 0\n\
@@ -242,10 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn conf_gives_the_voters_and_not_the_observers() {
+    fn conf_tells_voters_from_observers() {
         let conf = parse_conf(CONF).unwrap().unwrap();
         assert_eq!(conf.id, ServerId(2));
-        assert_eq!(conf.voters, Voters::first(2, 0));
+        assert_eq!(conf.list.to_string(), "1,2,101");
+        assert_eq!(conf.list.voters, Voters::first(2, 0));
         assert_eq!(conf.version, 0);
         let changed = CONF.replace("version=0", "version=10000000a");
         assert_eq!(

@@ -104,6 +104,25 @@ impl fmt::Display for Voters {
     }
 }
 
+/// The servers that a list names, where members change at run time.
+///
+/// Printed as the ids of voters and then of observers, separated by commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerList {
+    /// The participants.
+    pub voters: Voters,
+    /// Those that follow without a vote and take part in no write. One that no list names would be a follower
+    /// (`QuorumPeer.updateLearnerType`).
+    pub observers: BTreeSet<ServerId>,
+}
+
+impl fmt::Display for ServerList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.voters.fmt(f)?;
+        self.observers.iter().try_for_each(|id| write!(f, ",{id}"))
+    }
+}
+
 /// A text that is not a list of server ids.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a list of server ids separated by commas")]

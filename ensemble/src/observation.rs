@@ -295,6 +295,8 @@ pub enum ServerReport {
         zxid: u64,
         /// The voters that it judges quorums by, as it reports them.
         voters: Voters,
+        /// The observers in that list.
+        observers: BTreeSet<ServerId>,
         /// The version of that list: the zxid of the transaction that made it, or 0 for one that is in a file only.
         version: u64,
     },

@@ -38,7 +38,7 @@ use crate::desired::{
     stateful_set,
 };
 use crate::encryption::Encryption;
-use crate::ids::{ServerId, Voters};
+use crate::ids::{ServerId, ServerList};
 use crate::observation::{Acceptance, Observation, Revision, StatefulSetObservation};
 use crate::rules::{Rule, Rules};
 use crate::validate::ValidEnsemble;
@@ -126,7 +126,7 @@ pub enum Step {
         /// Its server id.
         id: ServerId,
         /// The list.
-        list: Voters,
+        list: ServerList,
         /// The version that the present list must have: the servers refuse the request if it has another.
         version: u64,
     },
@@ -385,7 +385,7 @@ fn plan_existing(
     let not_issued = certificate::trouble(ensemble, observation);
     let full = disks::nearly_full(observation.pods.iter().chain(&observation.observers.pods));
     let settled = !template_changes && !list_changes && !recording && change.held.is_none();
-    let ask = || reconfiguration::step(&view, &change);
+    let ask = || reconfiguration::step(ensemble, &view, &change);
     let ask = settled.then(ask).flatten();
     let replacement = replacement::plan(ensemble, observation, &view);
     let replace = replacement.step.clone().filter(|_| settled);

@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use crate::ids::ServerId;
 use bellwether_api::ensemble::{
     Authentication, DEFAULT_IMAGE_REPOSITORY, ImagePullPolicy, LEAST_REPLACED_AFTER,
-    MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, MOST_REPLACED_AFTER, MembershipChange,
-    NO_OBSERVERS, NOT_REQUIRED, Network, Pod, ReclaimPolicy, Storage, Tls, versions,
+    MAX_NAME_LENGTH, MAX_OBSERVERS, MAX_REPLICAS, MOST_REPLACED_AFTER, MembershipChange, Network,
+    Pod, ReclaimPolicy, Storage, Tls, versions,
 };
 use bellwether_api::{ZooKeeperEnsemble, ZooKeeperEnsembleSpec, labels};
 use jiff::SignedDuration;
@@ -318,14 +318,6 @@ pub fn validate(
         authentication::check(authentication, &tls, &mut problems);
     }
     let membership_change = membership_change.unwrap_or_default();
-    if membership_change == MembershipChange::Reconfiguration {
-        let required = authentication.as_ref().is_some_and(|a| a.required);
-        for (refused, why) in [(observers > 0, NO_OBSERVERS), (required, NOT_REQUIRED)] {
-            if refused {
-                problems.add("spec.membershipChange", why);
-            }
-        }
-    }
     let network = network.clone().unwrap_or_default();
     network::check(&network, &mut problems);
     let storage = storage.clone().unwrap_or_default();

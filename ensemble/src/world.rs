@@ -11,7 +11,7 @@ mod observe;
 mod servers;
 mod writes;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bellwether_api::ensemble::Phase;
 use futures::FutureExt as _;
@@ -86,6 +86,8 @@ pub struct World<F> {
     pub disks: BTreeMap<ServerId, u64>,
     /// The list that each server knows as committed, with its version, where members change at run time.
     pub lists: BTreeMap<ServerId, (u64, Voters)>,
+    /// The observers that the list of the ensemble names.
+    pub listed_observers: BTreeSet<ServerId>,
     /// What happened.
     pub events: Vec<Event>,
     /// The epoch of the last election.
@@ -106,6 +108,7 @@ impl<F: Faults> World<F> {
             pods: BTreeMap::new(),
             disks: BTreeMap::new(),
             lists: BTreeMap::new(),
+            listed_observers: BTreeSet::new(),
             events: Vec::new(),
             epoch: 0,
             phase: Phase::Starting,

@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use async_trait::async_trait;
+use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::AuthorityName;
+use bellwether_ensemble::ids::ServerList;
 use bellwether_ensemble::observation::{Credentials, ServerReport};
 use bellwether_ensemble::volume_report::VolumeReport;
-use bellwether_ensemble::{ServerId, Voters};
 use tokio::sync::Semaphore;
 
 use crate::certificates::Authorities;
@@ -46,7 +47,7 @@ pub trait Members: Send + Sync {
     async fn reconfigure(
         &self,
         contact: &Contact,
-        list: &Voters,
+        list: &ServerList,
         version: u64,
     ) -> anyhow::Result<()>;
 
@@ -118,7 +119,7 @@ impl Members for Network {
     async fn reconfigure(
         &self,
         contact: &Contact,
-        list: &Voters,
+        list: &ServerList,
         version: u64,
     ) -> anyhow::Result<()> {
         let Some(authority) = &contact.authority else {

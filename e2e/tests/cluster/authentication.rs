@@ -151,6 +151,7 @@ pub(crate) fn clients_prove_who_they_are_and_the_mirror_is_one_of_them(
         "users": { "secretName": "zookeeper-users", "superUser": ROOT.0 },
         "certificates": { "configMapName": "of-clients" },
     });
+    spec["membershipChange"] = json!("Reconfiguration");
     let ensemble = world.ensemble("main", spec)?;
     ensemble.wait_ready(1)?;
 
@@ -228,6 +229,16 @@ pub(crate) fn clients_prove_who_they_are_and_the_mirror_is_one_of_them(
         let said = reads(&bob, "/users").map_err(|e| e.to_string())?;
         (said.is_empty()).then_some(()).ok_or(said)
     })?;
+
+    // Members agree on another list, though their servers refuse whoever proves nothing.
+    let before = ensemble.uids();
+    ensemble.scale(3)?;
+    ensemble.wait_ready(3)?;
+    let after = ensemble.uids();
+    ensure!(
+        before.iter().all(|(pod, uid)| after.get(pod) == Some(uid)),
+        "{before:?} became {after:?}"
+    );
 
     // A password that no server could start with is told, and a renewed certificate is presented. Nothing restarts.
     let before = ensemble.uids();

@@ -31,6 +31,9 @@ pub(crate) fn members_come_and_go_without_a_restart(world: &World) -> Result<()>
     let refused = ensemble.try_patch(&json!({ "membershipChange": "RollingRestart" }))?;
     let why = refused.err().unwrap_or_default();
     ensure!(why.contains("cannot go back"), "the way back: {why}");
+    ensemble.patch(&json!({ "observers": { "replicas": 1 } }))?;
+    ensemble.wait_observers(3, 1)?;
+    observes(ensemble)?;
     let mut before = ensemble.uids();
     for size in [5, 3, 1, 3] {
         let leader = ensemble.wait_leader()?;
@@ -55,6 +58,7 @@ pub(crate) fn members_come_and_go_without_a_restart(world: &World) -> Result<()>
         })?;
         before = after;
     }
+    observes(ensemble)?;
     let verdict = load.finish(3)?;
     eprintln!(
         "3 to 5, 3, 1 and 3 at run time: {} writes, longest gap {} s",
@@ -62,6 +66,19 @@ pub(crate) fn members_come_and_go_without_a_restart(world: &World) -> Result<()>
         verdict.longest_gap()
     );
     verdict.assert_safe()
+}
+
+/// The list names the observer, or it would follow the leader and take part in every write.
+fn observes(ensemble: Ensemble<'_>) -> Result<()> {
+    until("the observer observes", PATIENCE, || {
+        let status = ensemble.status()?;
+        let members = status["members"].as_array().into_iter().flatten();
+        let mut observers = members.filter(|m| m["role"] == "Observer");
+        match observers.any(|m| m["name"] == "main-observer-0") {
+            true => Ok(()),
+            false => Err(status["members"].to_string()),
+        }
+    })
 }
 
 /// Within which time after a request for another size the operator is killed, in milliseconds: a change lasts longer.

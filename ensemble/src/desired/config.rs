@@ -5,11 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use bellwether_api::ensemble::{Authentication, MAX_REPLICAS};
+use bellwether_api::ensemble::{Authentication, MAX_OBSERVERS, MAX_REPLICAS};
 use bellwether_api::labels;
 use serde_json::{Value, json};
 
-use super::{DesiredObject, ObjectKind, apply, members_service, metadata, pod_name, short_hash};
+use super::{
+    DesiredObject, ObjectKind, apply, members_service, metadata, observers, pod_name, short_hash,
+};
 use crate::client_tls::ClientTls;
 use crate::encryption::Encryption;
 use crate::ids::{ServerId, Voters};
@@ -181,7 +183,13 @@ fn render_without_list(
     let most = u16::try_from(MAX_REPLICAS).unwrap_or(u16::MAX);
     let all = Voters::first(most, ensemble.id_offset);
     files.insert(SETTINGS.to_owned(), cfg(ensemble, tls, "", None));
-    files.insert(SERVERS.to_owned(), server_lines(ensemble, &all));
+    let observers = (0..u16::try_from(MAX_OBSERVERS).unwrap_or(0)).map(|ordinal| {
+        let id = ServerId::of_observer(ordinal, ensemble.id_offset).to_string();
+        let pod = observers::pod_name(&ensemble.name, ordinal);
+        server_line(&id, &host(ensemble, &pod), "observer")
+    });
+    let servers = server_lines(ensemble, &all) + &observers.collect::<String>();
+    files.insert(SERVERS.to_owned(), servers);
     let name = format!("{}-config-{}", ensemble.name, short_hash(&files));
     RenderedRevision {
         revision: Revision {

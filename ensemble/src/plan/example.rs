@@ -71,6 +71,7 @@ pub(crate) fn pod(
             role,
             zxid: 1 << 32,
             voters: revision.voters.clone(),
+            observers: Default::default(),
             version: 0,
         },
     }
@@ -295,6 +296,7 @@ pub(crate) fn runs(pod: &mut PodObservation, revision: &Revision) {
         role: pod.server.role(),
         zxid: 1 << 32,
         voters: revision.voters.clone(),
+        observers: Default::default(),
         version: 0,
     };
 }
@@ -306,6 +308,7 @@ pub(crate) fn serves(pod: &mut PodObservation, role: MemberRole, epoch: u64) {
         role,
         zxid: epoch << 32,
         voters,
+        observers: Default::default(),
         version: 0,
     };
 }

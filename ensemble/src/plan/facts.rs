@@ -182,6 +182,7 @@ mod tests {
                 role,
                 zxid: 7,
                 voters: Voters::first(3, 0),
+                observers: Default::default(),
                 version: 0,
             },
             volumes: None,
@@ -203,6 +204,7 @@ mod tests {
             role: MemberRole::Leader,
             zxid: 8,
             voters: Voters::first(3, 0),
+            observers: Default::default(),
             version: 0,
         };
         after.pods[0].resource_version = "2".to_owned();

@@ -6,12 +6,12 @@
 //! are taken out of the list by one request, and their pods go when the servers say that the list is another one.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bellwether_api::ensemble::{MemberRole, MembershipChange};
 
 use crate::desired::{DesiredObject, claims, pod_name};
-use crate::ids::{ServerId, Voters};
+use crate::ids::{ServerId, ServerList, Voters};
 use crate::observation::{
     ClaimObservation, Observation, PodObservation, PodState, ServerReport, StatefulSetObservation,
 };
@@ -30,12 +30,14 @@ pub struct Lists {
     leader: Option<ServerId>,
     epoch: u64,
     held: BTreeMap<ServerId, Held>,
+    /// The observers in the leader's list.
+    observers: BTreeSet<ServerId>,
 }
 
 /// The request for another list, to one of the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The list.
+    /// The voters of the list. It also names the observers that are wanted.
     pub list: Voters,
     /// The version that the present one must have.
     pub version: u64,
@@ -59,16 +61,18 @@ impl Lists {
             ServerReport::Serving {
                 role: MemberRole::Leader,
                 zxid,
+                ref observers,
                 ..
-            } => Some((id(pod), zxid >> 32)),
+            } => Some((id(pod), zxid >> 32, observers)),
             _ => None,
         });
         let leader = leading.next().filter(|_| leading.next().is_none());
         let held = pods().filter_map(|pod| Some((id(pod), held(pod)?)));
         Some(Self {
-            leader: leader.map(|(id, _)| id),
-            epoch: leader.map_or(0, |(_, epoch)| epoch),
+            leader: leader.map(|(id, ..)| id),
+            epoch: leader.map_or(0, |(_, epoch, _)| epoch),
             held: held.collect(),
+            observers: leader.map_or_else(BTreeSet::new, |(.., observers)| observers.clone()),
         })
     }
 
@@ -219,8 +223,9 @@ pub(super) fn next_list(
     let open = open_request(view, version);
     change.begins = open.cloned();
     if *list == wanted {
-        if open.is_some() {
-            withdraw(list, version, &mut change);
+        let others = lists.observers != observers(ensemble) && comes_first(view, lists).is_none();
+        if open.is_some() || others {
+            ask_again(list, version, &mut change);
             return change;
         }
         let beyond = view.members.keys().filter(|id| !wanted.contains(**id));
@@ -245,7 +250,7 @@ pub(super) fn next_list(
     match asked {
         Ok(Next::StepDown(leader)) => change.bounce = Some(leader),
         Ok(Next::Ask(next, _)) if open.is_some_and(|open| *open != next) => {
-            withdraw(list, version, &mut change);
+            ask_again(list, version, &mut change);
         }
         Ok(Next::Ask(list, version)) => ask(view, list, version, &mut change),
         Err(why) => change.waiting = other(&why.to_string()),
@@ -274,9 +279,16 @@ fn open_request<'a>(view: &'a View<'_>, version: u64) -> Option<&'a Voters> {
     claims.find_map(|claim| claim.next.as_ref())
 }
 
-/// Asks for the present list again. It gets another version, so that an earlier request, which may still be on its way, comes to
-/// nothing. Before that nobody goes whom that request names.
-fn withdraw(present: &Voters, version: u64, change: &mut Change) {
+/// The observers that a list has to name. They are in no majority, so the list may name them before they run and after.
+fn observers(ensemble: &ValidEnsemble) -> BTreeSet<ServerId> {
+    let ordinals = 0..ensemble.observers;
+    let id = |ordinal| ServerId::of_observer(ordinal, ensemble.id_offset);
+    ordinals.map(id).collect()
+}
+
+/// Asks for the present voters again. The list gets another version, so that an earlier request, which may still be on its way,
+/// comes to nothing. Before that nobody goes whom that request names. And it names the observers that are wanted now.
+fn ask_again(present: &Voters, version: u64, change: &mut Change) {
     change.ask = Some(Ask {
         list: present.clone(),
         version,
@@ -400,13 +412,16 @@ pub(super) fn plan_records(view: &View<'_>, lists: &Lists, change: &Change) -> V
 }
 
 /// The request for another list, if it may be made now. The leader is asked, since another member would only hand it on.
-pub(super) fn step(view: &View<'_>, change: &Change) -> Option<Step> {
+pub(super) fn step(ensemble: &ValidEnsemble, view: &View<'_>, change: &Change) -> Option<Step> {
     let ask = change.ask.as_ref()?;
     let leader = view.members.get(&view.leader?)?;
     Some(Step::Reconfigure {
         pod: leader.pod.name.clone(),
         id: leader.id,
-        list: ask.list.clone(),
+        list: ServerList {
+            voters: ask.list.clone(),
+            observers: observers(ensemble),
+        },
         version: ask.version,
     })
 }

@@ -74,6 +74,7 @@ impl<F: Faults> World<F> {
                     },
                     zxid: zxid.unwrap_or_default(),
                     voters: known.map_or(&pod.revision.voters, |(_, list)| list).clone(),
+                    observers: self.listed_observers.clone(),
                     version: known.map_or(0, |(version, _)| *version),
                 },
             },

@@ -2,7 +2,7 @@
 
 use super::faults::Faults;
 use super::{Pod, World};
-use crate::ids::{ServerId, Voters};
+use crate::ids::{ServerId, ServerList, Voters};
 use crate::safety::{can_join, holds_majority};
 use crate::stage::Stage as _;
 
@@ -64,7 +64,8 @@ impl<F: Faults> World<F> {
 
     /// The members agree on another list, if that of the ensemble has this version, a majority of the new one follows, and so does
     /// every newcomer.
-    pub fn agree(&mut self, list: &Voters, version: u64) -> bool {
+    pub fn agree(&mut self, asked: &ServerList, version: u64) -> bool {
+        let list = &asked.voters;
         let leader = self.leaders().next();
         let present = leader.and_then(|leader| self.lists.get(&leader)).cloned();
         let following = self.following(leader);
@@ -78,6 +79,7 @@ impl<F: Faults> World<F> {
         for id in following.iter() {
             self.lists.insert(id, (version + 1, list.clone()));
         }
+        self.listed_observers.clone_from(&asked.observers);
         true
     }
 

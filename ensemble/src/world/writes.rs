@@ -65,7 +65,7 @@ impl<F: Faults> execute::World for World<F> {
                 if !self.agree(list, *version) {
                     return Ok(false);
                 }
-                let voters = list.clone();
+                let voters = list.voters.clone();
                 self.events.push(Event::Agree { voters });
                 self.elections();
             }

@@ -284,6 +284,7 @@ fn report(ordinal: u8, pod: &Pod) -> ServerReport {
             },
             zxid: 0,
             voters: voters(pod.template.list),
+            observers: Default::default(),
             version: 0,
         },
     }

@@ -117,6 +117,7 @@ mod tests {
             role,
             zxid,
             voters: Voters::first(3, 0),
+            observers: Default::default(),
             version: 0,
         }
     }

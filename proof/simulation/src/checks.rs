@@ -74,8 +74,17 @@ pub struct Sight<'a> {
 pub struct ObserverSight<'a> {
     /// The revision of their StatefulSet's pod template.
     pub update_revision: Option<&'a str>,
+    /// Their pod template.
+    pub pod_template: Option<&'a Value>,
     /// How many the user asks for.
     pub wanted: u16,
+}
+
+impl ObserverSight<'_> {
+    /// Whether a restart would give the pod of an observer the same template.
+    fn has_template(&self, pod: &Object) -> bool {
+        is_of_template(pod, self.pod_template, self.update_revision)
+    }
 }
 
 impl Sight<'_> {

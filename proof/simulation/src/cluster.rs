@@ -8,10 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bellwether::{Contact, Issuer, Members, Told};
 use bellwether_api_server::{ApiServer, Kind};
+use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::{AuthorityName, Issued, Party};
 use bellwether_ensemble::four_letter::probe_by;
+use bellwether_ensemble::ids::ServerList;
 use bellwether_ensemble::volume_report::VolumeReport;
-use bellwether_ensemble::{ServerId, Voters};
 use bellwether_member::learner_lines;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::{Instant, sleep};
@@ -167,7 +168,7 @@ impl Members for Reach {
     async fn reconfigure(
         &self,
         contact: &Contact,
-        list: &Voters,
+        list: &ServerList,
         version: u64,
     ) -> anyhow::Result<()> {
         let stops = self.cluster.api.stops();

@@ -402,6 +402,7 @@ impl Life {
             observers: ObserverSight {
                 update_revision: (observers.as_ref())
                     .and_then(|s| s["status"]["updateRevision"].as_str()),
+                pod_template: observers.as_ref().map(|s| &s["spec"]["template"]),
                 wanted: (self.spec["observers"]["replicas"].as_u64())
                     .and_then(|r| u16::try_from(r).ok())
                     .unwrap_or(0),

@@ -46,7 +46,7 @@ pub use self::prepare::{Bootstrap, Prepare, Prepared};
 use self::process::{Lead, Process};
 use self::reconfiguration::Reconfigured;
 pub use self::types::*;
-use bellwether_ensemble::Voters;
+use bellwether_ensemble::ids::ServerList;
 
 /// Something that will happen.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub(in crate::zookeeper) enum Event {
     Reconfigure {
         process: ProcessId,
         request: ReconfigurationId,
-        list: Voters,
+        list: ServerList,
         version: i64,
     },
 }

@@ -9,12 +9,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use bellwether_ensemble::ServerId;
 use bellwether_ensemble::certificates::{AuthorityName, MEMBER, presented};
 use bellwether_ensemble::desired::stateful_set::CONTROL_PORT;
 use bellwether_ensemble::four_letter::probe_by;
+use bellwether_ensemble::ids::ServerList;
 use bellwether_ensemble::observation::{Credentials, ServerReport};
 use bellwether_ensemble::volume_report::{self, VolumeReport};
-use bellwether_ensemble::{ServerId, Voters};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{Method, Request, StatusCode, Uri};
@@ -212,7 +213,7 @@ impl Control {
         &self,
         address: IpAddr,
         authority: &AuthorityName,
-        list: &Voters,
+        list: &ServerList,
         version: u64,
     ) -> anyhow::Result<()> {
         let what = format!("reconfigure?version={version:x}&members={list}");

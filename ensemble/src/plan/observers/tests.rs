@@ -161,6 +161,7 @@ fn an_observer_that_could_not_join_under_the_new_list_waits_for_the_voters() {
             role,
             zxid: 2,
             voters: two.clone(),
+            observers: Default::default(),
             version: 0,
         };
     }

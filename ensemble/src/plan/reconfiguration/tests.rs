@@ -80,7 +80,7 @@ fn carry(running: &mut Running, next: &Voters) {
 /// The list that is asked for, under which version.
 fn asks(running: &Running) -> Option<(Voters, u64)> {
     match running.plan().step {
-        Some(Step::Reconfigure { list, version, .. }) => Some((list, version)),
+        Some(Step::Reconfigure { list, version, .. }) => Some((list.voters, version)),
         Some(other) => panic!("{other:?}"),
         None => None,
     }
@@ -232,6 +232,36 @@ fn members_that_leave_go_when_the_servers_say_so() {
     assert_eq!((asks(&running), replicas(&running)), (None, 5));
     said(running.voter(1));
     assert_eq!((asks(&running), replicas(&running)), (None, 3));
+}
+
+/// The leader's list names these observers.
+fn name_observers(running: &mut Running, ids: &[u16]) {
+    for pod in &mut running.observation.pods {
+        if let ServerReport::Serving { observers, .. } = &mut pod.server {
+            *observers = ids.iter().copied().map(ServerId).collect();
+        }
+    }
+}
+
+#[test]
+fn the_list_names_the_observers_that_are_wanted() {
+    let mut running = wanting(3, 3);
+    let asked = |running: &Running| match running.plan().step {
+        Some(Step::Reconfigure { list, version, .. }) => Some((list.to_string(), version)),
+        _ => None,
+    };
+    assert_eq!(asked(&running), None);
+    running.ensemble.observers = 2;
+    let both = Some(("1,2,3,101,102".to_owned(), VERSION));
+    assert_eq!(asked(&running), both);
+    name_observers(&mut running, &[101, 102]);
+    assert_eq!(asked(&running), None);
+    // So does every other list, and one that has left is taken out.
+    running.ensemble.observers = 1;
+    assert_eq!(asked(&running), Some(("1,2,3,101".to_owned(), VERSION)));
+    // A roll comes first.
+    outdate(running.voter(0));
+    assert_eq!(asked(&running), None);
 }
 
 #[test]

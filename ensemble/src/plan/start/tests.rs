@@ -236,6 +236,7 @@ fn adopted_pods_may_start_empty_only_if_none_has_served() {
                 role: bellwether_api::ensemble::MemberRole::Follower,
                 zxid: 1,
                 voters: Voters::first(3, 0),
+                observers: Default::default(),
                 version: 0,
             };
         }),
@@ -431,6 +432,7 @@ fn adopted_pods_that_change_at_run_time_go_on_with_the_list_that_their_servers_t
             },
             zxid: 1 << 32,
             voters: Voters::first(3, 0),
+            observers: Default::default(),
             version: known,
         };
     }

@@ -49,7 +49,7 @@ impl execute::World for World {
                 id, list, version, ..
             } => {
                 self.requests += 1;
-                if let Err(error) = self.reconfigure(*id, list, *version).await {
+                if let Err(error) = self.reconfigure(*id, &list.voters, *version).await {
                     self.tell(&format!("{{{list}}} was asked for: {error:#}"));
                 }
                 return Ok(true);

@@ -58,16 +58,14 @@ impl Variety {
         let observers = if rng.u8(0..3) == 0 { rng.u16(1..3) } else { 0 };
         let mut tls = fastrand::Rng::with_seed(seed ^ 0x0715);
         let mut lists = fastrand::Rng::with_seed(seed ^ 0x1157);
-        // Observers are refused beside it.
-        let may = observers == 0;
         Self {
             observers,
             transaction_log: rng.u8(0..4) == 0,
             rng,
             plaintext: tls.u8(0..3) == 0,
             switches: (tls.u8(0..3) == 0).then_some(tls),
-            at_run_time: lists.u8(0..2) == 0 && may,
-            changes: (lists.u8(0..2) == 0 && may).then(|| lists.usize(0..12)),
+            at_run_time: lists.u8(0..2) == 0,
+            changes: (lists.u8(0..2) == 0).then(|| lists.usize(0..12)),
         }
     }
 

@@ -9,7 +9,7 @@ use bellwether_ensemble::desired::observers::{pod_name, set_name};
 use bellwether_ensemble::safety::can_join;
 use bellwether_ensemble::{ServerId, Voters};
 
-use super::{Sight, id_of, list_of};
+use super::{Sight, id_of, is_of_template, list_of};
 use crate::cluster::{ENSEMBLE, NAME};
 use crate::zookeeper::Phase;
 
@@ -47,7 +47,7 @@ fn answers(sight: &Sight<'_>, pod: &Object) -> bool {
     let process = machines.kubelets.process_of(pod.uid());
     process.is_some_and(|process| {
         machines.kubelets.processes().contains(&process)
-            && machines.zoo.phase(process) == Phase::Observing
+            && observes(machines.zoo.phase(process))
             && machines.zoo.answer(process, "ruok").is_some()
     })
 }
@@ -64,6 +64,11 @@ fn joins(sight: &Sight<'_>) -> bool {
     let serving: Voters = voters.filter(serving).filter_map(|p| id_of(p)).collect();
     let list = sight.template.as_ref();
     list.is_some_and(|list| can_join(ServerId(u16::MAX), list, &serving, leader))
+}
+
+/// Whether an observer serves. One that the list does not name yet follows without a vote.
+fn observes(phase: Phase) -> bool {
+    matches!(phase, Phase::Observing | Phase::Following)
 }
 
 fn revision(pod: &Object) -> Option<&str> {
@@ -92,7 +97,7 @@ impl Observers {
             since.is_some_and(|since| sight.now >= *since + UNKNOWN)
         };
         // The pod template may have returned since the last look.
-        let outdated = |pod: &Object| revision(pod) != sight.observers.update_revision;
+        let outdated = |pod: &Object| !sight.observers.has_template(pod);
         let first = sight
             .pods
             .iter()
@@ -111,8 +116,7 @@ impl Observers {
             let pod = sight.pods.iter().find(|pod| pod.name() == **name);
             let newest = pod.is_none_or(|pod| {
                 // It may have come to serve since the last look.
-                revision(pod) == sight.observers.update_revision
-                    && phase(sight, pod) != Phase::Observing
+                sight.observers.has_template(pod) && !observes(phase(sight, pod))
             });
             newest && sight.now < **since + PATIENCE
         };
@@ -153,7 +157,8 @@ impl Observers {
             let can = joins(sight);
             let outdated = |pod: &&&Object| {
                 let update = sight.observers.update_revision;
-                let old = update.is_some() && revision(pod).is_some() && revision(pod) != update;
+                let known = update.is_some() && revision(pod).is_some();
+                let old = known && !sight.observers.has_template(pod);
                 can && old && !pod.is_terminating() && wanted(pod.name()) && answers(sight, pod)
             };
             let due: Vec<&str> = all.iter().filter(outdated).map(|pod| pod.uid()).collect();
@@ -164,7 +169,7 @@ impl Observers {
         }
         let serves = |name: &str| {
             let mut named = all.iter().filter(|pod| pod.name() == name);
-            named.any(|pod| !pod.is_terminating() && phase(sight, pod) == Phase::Observing)
+            named.any(|pod| !pod.is_terminating() && observes(phase(sight, pod)))
         };
         self.restarted
             .retain(|name, _| wanted(name) && !serves(name));
@@ -176,7 +181,7 @@ impl Observers {
         let outdated = |pod: &Object| {
             !is_observer(pod)
                 && list_of(pod).is_some()
-                && revision(pod) != sight.update_revision
+                && !is_of_template(pod, sight.pod_template, sight.update_revision)
                 && !pod.is_terminating()
         };
         let status = &sight.ensemble?["status"];

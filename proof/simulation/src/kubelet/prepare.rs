@@ -122,7 +122,10 @@ impl AtRunTime {
         };
         let known = committed.map(|list| {
             let version = u64::try_from(list.version).unwrap_or(0);
-            (version, lines(&mut list.voters.keys().copied()))
+            (
+                version,
+                lines(&mut list.voters.keys().chain(&list.observers).copied()),
+            )
         });
         let file = known.as_ref().map(|(version, lines)| {
             let list = bellwether_member::List {

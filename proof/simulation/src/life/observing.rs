@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::{Later, Life};
 use crate::acts::ObserverAct;
+use crate::checks::is_of_template;
 use crate::cluster::{NAME, NAMESPACE};
 use crate::zookeeper::Phase;
 
@@ -132,6 +133,7 @@ impl Life {
         let wanted = self.spec["observers"]["replicas"].as_u64().unwrap_or(0);
         let update = set.as_ref().map(|set| &set["status"]["updateRevision"]);
         let update = update.and_then(|update| update.as_str());
+        let template = set.as_ref().map(|set| &set["spec"]["template"]);
         let machines = self.cluster.machines();
         let serves = |pod: &Object| {
             let process = machines.kubelets.process_of(pod.uid());
@@ -139,9 +141,7 @@ impl Life {
         };
         u64::try_from(pods.len()) == Ok(wanted)
             && pods.iter().all(|pod| {
-                !pod.is_terminating()
-                    && pod.label("controller-revision-hash") == update
-                    && serves(pod)
+                !pod.is_terminating() && is_of_template(pod, template, update) && serves(pod)
             })
     }
 }

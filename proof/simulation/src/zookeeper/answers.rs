@@ -82,17 +82,14 @@ fn conf(process: &Process) -> String {
         start.id,
         settings.init_limit,
         settings.sync_limit,
-        u8::from(start.observer)
+        u8::from(process.observes)
     );
     for (id, host) in &process.voters {
         let _ = writeln!(text, "server.{id}={host}:2888:3888:participant");
     }
-    if start.observer && !process.voters.contains_key(&start.id) {
-        let _ = writeln!(
-            text,
-            "server.{}={}:2888:3888:observer",
-            start.id, start.host
-        );
+    for id in &process.observers {
+        let host = start.servers.get(id).unwrap_or(&start.host);
+        let _ = writeln!(text, "server.{id}={host}:2888:3888:observer");
     }
     let _ = write!(text, "version={:x}", process.version);
     text

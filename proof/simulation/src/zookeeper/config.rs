@@ -1,6 +1,6 @@
 //! How a server reads its `zoo.cfg`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bellwether_ensemble::ServerId;
@@ -35,6 +35,7 @@ impl Start {
     ) -> Result<Self, NotAConfiguration> {
         let mut settings = Settings::default();
         let (mut voters, mut host, mut observer) = (Vec::new(), None, false);
+        let mut observers = BTreeSet::new();
         let (mut data, mut log) = (None, None);
         let (mut tls, mut both) = (false, false);
         let lines = zoo_cfg.lines().map(str::trim);
@@ -48,8 +49,9 @@ impl Start {
                     host = Some(name.clone());
                     observer |= value.contains(":observer");
                 }
-                if !value.contains(":observer") {
-                    voters.push((server, name));
+                match value.contains(":observer") {
+                    true => drop(observers.insert(server)),
+                    false => voters.push((server, name)),
                 }
                 continue;
             }
@@ -87,6 +89,7 @@ impl Start {
             ensemble: ensemble.to_owned(),
             id,
             voters,
+            observers,
             version: 0,
             servers: BTreeMap::new(),
             // A server that its own file does not name ends by itself.

@@ -21,6 +21,8 @@ impl Zoo {
         let voters: BTreeMap<ServerId, String> = start.voters.iter().cloned().collect();
         let (version, list, next) = self.begin_with(&start, &voters);
         let process = Process {
+            observers: start.observers.clone(),
+            observes: start.observer,
             start,
             voters,
             list,
@@ -116,7 +118,7 @@ impl Zoo {
                     }
                 }
                 Stage::Copied => Phase::Synchronizing { bytes_left: 0 },
-                Stage::Serving if process.start.observer => Phase::Observing,
+                Stage::Serving if process.observes => Phase::Observing,
                 Stage::Serving => Phase::Following,
             },
             Role::Leading(l) => match l.stage {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use bellwether_ensemble::ids::ServerList;
 use bellwether_ensemble::{ServerId, Voters};
 
 use super::process::{Lead, Role};
@@ -21,8 +22,17 @@ const LONGEST: Duration = Duration::from_secs(20);
 pub(super) type Reconfigured = Result<(), String>;
 
 impl Zoo {
-    fn new_list(&mut self, version: i64, voters: BTreeMap<ServerId, String>) -> ListId {
-        self.lists.push(List { version, voters });
+    fn new_list(
+        &mut self,
+        version: i64,
+        voters: BTreeMap<ServerId, String>,
+        observers: BTreeSet<ServerId>,
+    ) -> ListId {
+        self.lists.push(List {
+            version,
+            voters,
+            observers,
+        });
         ListId(self.lists.len() - 1)
     }
 
@@ -42,11 +52,13 @@ impl Zoo {
         }
         let stored = disk.stored.clone();
         let next = stored.filter(|list| list.version > start.version);
-        let list = (start.version > 0).then(|| self.new_list(start.version, voters.clone()));
+        let new = || self.new_list(start.version, voters.clone(), start.observers.clone());
+        let list = (start.version > 0).then(new);
         (start.version, list, next)
     }
 
-    /// A server knows this list as committed, if it is later than its own. Returns whether it is.
+    /// A server knows this list as committed, if it is later than its own. Returns whether it is. A learner that observes by one of
+    /// them and not by the other connects again (`QuorumPeer.updateLearnerType`).
     pub(super) fn adopt(&mut self, id: ProcessId, list: ListId) -> bool {
         let new = self.lists[list.0].clone();
         let process = &mut self.processes[id.0];
@@ -54,13 +66,20 @@ impl Zoo {
             return false;
         }
         process.voters = new.voters.clone();
+        process.observers = new.observers.clone();
+        let observes = new.observers.contains(&process.start.id);
         (process.list, process.version) = (Some(list), new.version);
         process.next = process
             .next
             .take()
             .filter(|next| next.version > new.version);
+        let changes = observes != process.observes;
         self.disks[process.start.disk.0].committed = Some(new);
         self.tell(id, "has another list");
+        if changes {
+            self.leave(id, "becomes another kind of learner");
+            self.process_mut(id).observes = observes;
+        }
         true
     }
 
@@ -92,11 +111,15 @@ impl Zoo {
             return;
         }
         let list = match &process.next {
-            Some(next) => Some((next.version, next.voters.clone())),
-            None => (process.version == 0).then(|| (zxid_of(epoch), process.voters.clone())),
+            Some(next) => Some((next.version, next.voters.clone(), next.observers.clone())),
+            None => {
+                let own = || (process.voters.clone(), process.observers.clone());
+                let first = |(voters, observers)| (zxid_of(epoch), voters, observers);
+                (process.version == 0).then(|| first(own()))
+            }
         };
-        if let Some((version, voters)) = list {
-            let list = self.new_list(version, voters);
+        if let Some((version, voters, observers)) = list {
+            let list = self.new_list(version, voters, observers);
             self.adopt(id, list);
         }
     }
@@ -115,7 +138,7 @@ impl Zoo {
         &mut self,
         now: Duration,
         process: ProcessId,
-        list: &Voters,
+        list: &ServerList,
         version: u64,
     ) -> ReconfigurationId {
         self.advance(now);
@@ -155,7 +178,7 @@ impl Zoo {
         &mut self,
         id: ProcessId,
         request: ReconfigurationId,
-        list: &Voters,
+        list: &ServerList,
         version: i64,
     ) {
         if let Err(why) = self.try_reconfigure(id, request, list, version) {
@@ -167,7 +190,7 @@ impl Zoo {
         &mut self,
         id: ProcessId,
         request: ReconfigurationId,
-        list: &Voters,
+        list: &ServerList,
         version: i64,
     ) -> Result<(), &'static str> {
         let process = self.process(id);
@@ -186,13 +209,17 @@ impl Zoo {
         let synced = leading.learners.values().filter(|l| l.copied);
         let synced: BTreeSet<ServerId> = synced.map(|l| l.id).chain([process.id()]).collect();
         let host = |id: ServerId| Some((id, process.start.servers.get(&id)?.clone()));
-        let voters: Option<BTreeMap<ServerId, String>> = list.iter().map(host).collect();
+        let voters: Option<BTreeMap<ServerId, String>> = list.voters.iter().map(host).collect();
         let voters = voters.ok_or("BadArguments")?;
+        let observers = list.observers.clone();
+        if observers.iter().any(|id| host(*id).is_none()) {
+            return Err("BadArguments");
+        }
         if synced.iter().filter(|id| voters.contains_key(id)).count() <= voters.len() / 2 {
             return Err("NewConfigNoQuorum");
         }
         let zxid = leading.last_proposed + 1;
-        let list = self.new_list(zxid, voters);
+        let list = self.new_list(zxid, voters, observers);
         self.propose_entry(id, Entry::of_list(zxid, list), Some(request));
         Ok(())
     }

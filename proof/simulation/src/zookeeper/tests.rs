@@ -5,7 +5,7 @@ mod elections;
 mod faults;
 mod lists;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bellwether_ensemble::ServerId;
@@ -114,6 +114,7 @@ impl Bench {
             voters: list.iter().map(|id| (ServerId(*id), host(*id))).collect(),
             version: 0,
             servers: BTreeMap::new(),
+            observers: BTreeSet::new(),
             observer: !list.contains(&id),
             disk: self.disks[&id],
             log_disk: None,

@@ -1,6 +1,6 @@
 //! What the rest of the simulation says to the servers and hears from them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use bellwether_ensemble::ServerId;
@@ -42,13 +42,15 @@ pub(super) fn zxid_of(epoch: i64) -> i64 {
     epoch << 32
 }
 
-/// A list of voters with their host names, on which servers agree while they run.
+/// A list of servers on which they agree while they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
     /// The zxid of the transaction that made it.
     pub version: i64,
-    /// The voters.
+    /// The voters with their host names.
     pub voters: BTreeMap<ServerId, String>,
+    /// The observers.
+    pub observers: BTreeSet<ServerId>,
 }
 
 /// A list of [`super::Zoo`].
@@ -87,6 +89,8 @@ pub struct Start {
     pub id: ServerId,
     /// The voters in its own file and their host names.
     pub voters: Vec<(ServerId, String)>,
+    /// The observers in its own file.
+    pub observers: BTreeSet<ServerId>,
     /// The version of that list; 0 for one that has none.
     pub version: i64,
     /// The servers that a list at run time may name.

@@ -173,6 +173,7 @@ fn a_log_on_a_volume_of_its_own_is_read_again() {
         voters: vec![(ServerId(1), host(1))],
         version: 0,
         servers: BTreeMap::new(),
+        observers: BTreeSet::new(),
         observer: false,
         disk: data,
         log_disk: Some(log),

@@ -269,7 +269,7 @@ fn the_answers_are_those_that_the_operator_parses() {
         assert_eq!(serving.role, role);
         let conf = parse_conf(&answer("conf")).unwrap().unwrap();
         assert_eq!(
-            (conf.id, conf.voters.to_string()),
+            (conf.id, conf.list.voters.to_string()),
             (ServerId(id), "1,2,3".to_owned())
         );
         assert_eq!(answer("ruok"), "imok");
