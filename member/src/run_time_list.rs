@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bellwether_member::{List, STORED, committed_file, pending, version_in, zoo_cfg};
 
-use crate::files::{describe, read_if_there, value, write_atomically};
+use crate::files::{describe, names, read_if_there, remove_if_there, value, write_atomically};
 
 /// The file with the settings, in the configuration revision and, with the password's digest, in ZooKeeper's configuration
 /// directory.
@@ -67,6 +67,10 @@ pub(crate) fn provide(
     let path = directory.join("zoo.cfg");
     let last = text(&path)?;
     let committed = last.as_deref().and_then(committed_file);
+    if let Some(committed) = committed {
+        // A file that stays does no harm, so the server starts all the same.
+        let _ = remove_earlier(&directory, committed);
+    }
     let committed = committed.map(|name| (directory.join(name), version_in(name).unwrap_or(0)));
     let list = match &committed {
         Some((path, _)) => text(path)?,
@@ -89,6 +93,17 @@ pub(crate) fn provide(
     write_atomically(&conf.join(PASSWORD), password.as_bytes(), 0o600)?;
     write_atomically(&path, zoo_cfg.as_bytes(), 0o600)?;
     Ok(zoo_cfg.into_bytes())
+}
+
+/// Removes the lists of earlier versions, which ZooKeeper leaves behind: one for each change.
+fn remove_earlier(directory: &Path, committed: &str) -> Result<(), String> {
+    let present = version_in(committed);
+    let is_earlier =
+        |name: &String| version_in(name).is_some_and(|version| Some(version) < present);
+    for name in names(directory)?.into_iter().filter(is_earlier) {
+        remove_if_there(&directory.join(name))?;
+    }
+    Ok(())
 }
 
 /// Removes the files of a server whose list is in a file of the operator's again: they are of another time.

@@ -422,6 +422,25 @@ fn a_member_goes_on_with_the_list_on_its_volume_unless_it_has_left() {
 }
 
 #[test]
+fn lists_before_the_committed_one_are_removed() {
+    let pod = at_run_time("100000000", "1");
+    pod.write(
+        "data/config/zoo.cfg",
+        "dynamicConfigFile=/data/config/zoo.cfg.dynamic.100000004\n",
+    );
+    let list = "server.1=zk-0:2888:3888:participant\n";
+    let all = ["100000000", "f0000000f", "100000004", "100000005", "next"];
+    let path = |version: &str| format!("data/config/zoo.cfg.dynamic.{version}");
+    for version in all {
+        pod.write(&path(version), list);
+    }
+    prepare(&pod.dirs, &pod.environment).unwrap();
+    let stays = |version: &&str| pod.read(&path(version)).is_some();
+    let left: Vec<&str> = all.into_iter().filter(stays).collect();
+    assert_eq!(left, ["f0000000f", "100000004", "100000005", "next"]);
+}
+
+#[test]
 fn files_of_another_time_are_forgotten_when_lists_are_in_files_of_the_operator() {
     let pod = Pod::new();
     pod.write(
