@@ -136,14 +136,14 @@ pub fn parse_conf(answer: &str) -> Result<Option<Configuration>, Unexpected> {
         .filter_map(|l| l.split_once('='))
         .filter_map(|(id, address)| Some((ServerId(id.trim().parse().ok()?), address)));
     let observes = |address: &str| address.contains(":observer");
-    let (observers, voters): (Vec<_>, Vec<_>) = servers.partition(|(_, to)| observes(to));
-    if voters.is_empty() {
+    let of = |kind: bool| servers.clone().filter(move |(_, to)| observes(to) == kind);
+    let list = ServerList {
+        voters: of(false).map(|(id, _)| id).collect(),
+        observers: of(true).map(|(id, _)| id).collect(),
+    };
+    if list.voters.is_empty() {
         return Err(unexpected("conf", answer));
     }
-    let list = ServerList {
-        voters: voters.into_iter().map(|(id, _)| id).collect(),
-        observers: observers.into_iter().map(|(id, _)| id).collect(),
-    };
     // `QuorumMaj.toString` writes it in hexadecimal digits.
     let version = answer.lines().find_map(|l| l.strip_prefix("version="));
     let version = version.map_or(Ok(0), |version| u64::from_str_radix(version.trim(), 16));

@@ -77,7 +77,7 @@ fn connect(server: &Server, password: &str, lines: &str, version: i64) -> Result
         return exchange(&mut Channel(socket), password, lines, version);
     };
     let (mut tls, shown) = taken_up::shake_hands(&mut socket, address.ip(), [certificate, key])?;
-    // The password is for nobody else.
+    // Only the server itself may learn the password.
     if !shown.presents(expected)? {
         return Err(Error::other(format!(
             "what answers on port {} does not present the server's certificate",

@@ -230,7 +230,7 @@ pub(crate) fn clients_prove_who_they_are_and_the_mirror_is_one_of_them(
         (said.is_empty()).then_some(()).ok_or(said)
     })?;
 
-    // Members agree on another list, though their servers refuse whoever proves nothing.
+    // The servers take a request for another list from their member programs, though `required` is set.
     let before = ensemble.uids();
     ensemble.scale(3)?;
     ensemble.wait_ready(3)?;

@@ -73,8 +73,8 @@ fn observes(ensemble: Ensemble<'_>) -> Result<()> {
     until("the observer observes", PATIENCE, || {
         let status = ensemble.status()?;
         let members = status["members"].as_array().into_iter().flatten();
-        let mut observers = members.filter(|m| m["role"] == "Observer");
-        match observers.any(|m| m["name"] == "main-observer-0") {
+        let mut named = members.filter(|m| m["name"] == "main-observer-0");
+        match named.any(|m| m["role"] == "Observer") {
             true => Ok(()),
             false => Err(status["members"].to_string()),
         }

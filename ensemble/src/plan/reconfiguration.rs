@@ -286,8 +286,8 @@ fn observers(ensemble: &ValidEnsemble) -> BTreeSet<ServerId> {
     ordinals.map(id).collect()
 }
 
-/// Asks for the present voters again. The list gets another version, so that an earlier request, which may still be on its way,
-/// comes to nothing. Before that nobody goes whom that request names. And it names the observers that are wanted now.
+/// Asks for the present voters again, with the observers that are wanted now. The list gets another version, so that an earlier
+/// request, which may still be on its way, is refused. Until then no server that the earlier request names is removed.
 fn ask_again(present: &Voters, version: u64, change: &mut Change) {
     change.ask = Some(Ask {
         list: present.clone(),

@@ -82,7 +82,7 @@ fn conf(process: &Process) -> String {
         start.id,
         settings.init_limit,
         settings.sync_limit,
-        u8::from(process.observes)
+        u8::from(process.observes())
     );
     for (id, host) in &process.voters {
         let _ = writeln!(text, "server.{id}={host}:2888:3888:participant");

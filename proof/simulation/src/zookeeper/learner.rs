@@ -57,7 +57,7 @@ impl Zoo {
         let reach = to.map_or(Reach::Refused, |to| self.reach(id, to));
         match (reach, to) {
             (Reach::Connected, Some(leader)) if self.accepts_learners(leader) => {
-                let observer = process.observes;
+                let observer = process.observes();
                 let register = Packet::Register {
                     id: process.id(),
                     observer,
@@ -95,7 +95,7 @@ impl Zoo {
 
     pub(super) fn packet_at_learner(&mut self, id: ProcessId, link: LinkId, packet: Packet) {
         let process = self.process_mut(id);
-        let observer = process.observes;
+        let observer = process.observes();
         let init = process.settings().init_time();
         let Some(learning) = process.learning() else {
             return;
@@ -221,7 +221,7 @@ impl Zoo {
             self.take_over(id, list);
         }
         let process = self.process_mut(id);
-        let observer = process.observes;
+        let observer = process.observes();
         let Some(learning) = process.learning() else {
             return;
         };
@@ -295,7 +295,7 @@ impl Zoo {
         }
         let from = self.process(id).data.safe;
         self.save(id, written);
-        let observer = self.process(id).observes;
+        let observer = self.process(id).observes();
         let zxids: Vec<i64> = self.process(id).data.entries[from..written]
             .iter()
             .map(|e| e.zxid)

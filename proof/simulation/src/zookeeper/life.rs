@@ -20,9 +20,10 @@ impl Zoo {
         let id = ProcessId(self.processes.len());
         let voters: BTreeMap<ServerId, String> = start.voters.iter().cloned().collect();
         let (version, list, next) = self.begin_with(&start, &voters);
+        let own = start.observer.then_some(start.id);
+        let observers = start.observers.iter().copied().chain(own).collect();
         let process = Process {
-            observers: start.observers.clone(),
-            observes: start.observer,
+            observers,
             start,
             voters,
             list,
@@ -118,7 +119,7 @@ impl Zoo {
                     }
                 }
                 Stage::Copied => Phase::Synchronizing { bytes_left: 0 },
-                Stage::Serving if process.observes => Phase::Observing,
+                Stage::Serving if process.observes() => Phase::Observing,
                 Stage::Serving => Phase::Following,
             },
             Role::Leading(l) => match l.stage {

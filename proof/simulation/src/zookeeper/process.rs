@@ -19,8 +19,6 @@ pub(super) struct Process {
     pub(super) voters: BTreeMap<ServerId, String>,
     /// The observers in that list.
     pub(super) observers: BTreeSet<ServerId>,
-    /// Whether it observes: by its own file, or the list that it knows as committed.
-    pub(super) observes: bool,
     /// That list, if servers agreed on it while they ran.
     pub(super) list: Option<ListId>,
     /// Its version; 0 for one that has none.
@@ -213,9 +211,14 @@ impl Process {
         &self.start.settings
     }
 
+    /// Whether it observes.
+    pub(super) fn observes(&self) -> bool {
+        self.observers.contains(&self.id())
+    }
+
     /// Whether it votes by its own file.
     pub(super) fn votes(&self) -> bool {
-        !self.observes && self.voters.contains_key(&self.id())
+        !self.observes() && self.voters.contains_key(&self.id())
     }
 
     /// Whether these servers are a majority of its own list.
@@ -254,7 +257,7 @@ impl Process {
     pub(super) fn state(&self) -> State {
         match &self.role {
             Role::Leading(_) => State::Leading,
-            Role::Learning(_) if self.observes => State::Observing,
+            Role::Learning(_) if self.observes() => State::Observing,
             Role::Learning(_) => State::Following,
             Role::Leaving(state) => *state,
             _ => State::Looking,

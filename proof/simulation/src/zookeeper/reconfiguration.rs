@@ -22,17 +22,8 @@ const LONGEST: Duration = Duration::from_secs(20);
 pub(super) type Reconfigured = Result<(), String>;
 
 impl Zoo {
-    fn new_list(
-        &mut self,
-        version: i64,
-        voters: BTreeMap<ServerId, String>,
-        observers: BTreeSet<ServerId>,
-    ) -> ListId {
-        self.lists.push(List {
-            version,
-            voters,
-            observers,
-        });
+    fn new_list(&mut self, list: List) -> ListId {
+        self.lists.push(list);
         ListId(self.lists.len() - 1)
     }
 
@@ -52,8 +43,12 @@ impl Zoo {
         }
         let stored = disk.stored.clone();
         let next = stored.filter(|list| list.version > start.version);
-        let new = || self.new_list(start.version, voters.clone(), start.observers.clone());
-        let list = (start.version > 0).then(new);
+        let own = || List {
+            version: start.version,
+            voters: voters.clone(),
+            observers: start.observers.clone(),
+        };
+        let list = (start.version > 0).then(|| self.new_list(own()));
         (start.version, list, next)
     }
 
@@ -61,25 +56,23 @@ impl Zoo {
     /// them and not by the other connects again (`QuorumPeer.updateLearnerType`).
     pub(super) fn adopt(&mut self, id: ProcessId, list: ListId) -> bool {
         let new = self.lists[list.0].clone();
-        let process = &mut self.processes[id.0];
+        let process = self.process(id);
         if !process.start.settings.reconfigures || new.version <= process.version {
             return false;
         }
+        if new.observers.contains(&process.id()) != process.observes() {
+            self.leave(id, "becomes another kind of learner");
+        }
+        let process = &mut self.processes[id.0];
         process.voters = new.voters.clone();
         process.observers = new.observers.clone();
-        let observes = new.observers.contains(&process.start.id);
         (process.list, process.version) = (Some(list), new.version);
         process.next = process
             .next
             .take()
             .filter(|next| next.version > new.version);
-        let changes = observes != process.observes;
         self.disks[process.start.disk.0].committed = Some(new);
         self.tell(id, "has another list");
-        if changes {
-            self.leave(id, "becomes another kind of learner");
-            self.process_mut(id).observes = observes;
-        }
         true
     }
 
@@ -111,15 +104,15 @@ impl Zoo {
             return;
         }
         let list = match &process.next {
-            Some(next) => Some((next.version, next.voters.clone(), next.observers.clone())),
-            None => {
-                let own = || (process.voters.clone(), process.observers.clone());
-                let first = |(voters, observers)| (zxid_of(epoch), voters, observers);
-                (process.version == 0).then(|| first(own()))
-            }
+            Some(next) => Some(next.clone()),
+            None => (process.version == 0).then(|| List {
+                version: zxid_of(epoch),
+                voters: process.voters.clone(),
+                observers: process.observers.clone(),
+            }),
         };
-        if let Some((version, voters, observers)) = list {
-            let list = self.new_list(version, voters, observers);
+        if let Some(list) = list {
+            let list = self.new_list(list);
             self.adopt(id, list);
         }
     }
@@ -219,7 +212,11 @@ impl Zoo {
             return Err("NewConfigNoQuorum");
         }
         let zxid = leading.last_proposed + 1;
-        let list = self.new_list(zxid, voters, observers);
+        let list = self.new_list(List {
+            version: zxid,
+            voters,
+            observers,
+        });
         self.propose_entry(id, Entry::of_list(zxid, list), Some(request));
         Ok(())
     }
