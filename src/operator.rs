@@ -7,7 +7,8 @@ use std::time::Duration;
 use bellwether_election::permissions::Permissions;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::Context as Contribution;
-use futures::future::try_join_all;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, try_join_all};
 use kube::Client;
 use kube::runtime::events::Reporter;
 use tokio::sync::watch;
@@ -107,7 +108,22 @@ impl Operator {
     /// # Errors
     /// When the lease was lost, or a part of the operator ended: a missing part would go unnoticed until it
     /// is needed, so the whole operator has to start again.
-    pub async fn run(mut self, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+    pub fn run(
+        self,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> BoxFuture<'static, anyhow::Result<()>> {
+        // Both are boxed, or every program that runs an operator would compile all of it once more.
+        self.run_until_stopped(stop.boxed())
+    }
+
+    fn run_until_stopped(
+        self,
+        stop: BoxFuture<'static, ()>,
+    ) -> BoxFuture<'static, anyhow::Result<()>> {
+        Box::pin(self.run_until(stop))
+    }
+
+    async fn run_until(mut self, stop: BoxFuture<'static, ()>) -> anyhow::Result<()> {
         let (holder, lease) = Holder::new();
         let stopped = self.stopped();
         // An election, its ensemble, its pods and its Secrets are all in one namespace, so that mirrors of
@@ -225,8 +241,6 @@ pub async fn wait(mut stopped: watch::Receiver<bool>) {
 
 #[cfg(test)]
 mod tests {
-    use futures::future::BoxFuture;
-
     use super::*;
 
     #[tokio::test]

@@ -20,8 +20,8 @@ const TAG: &str = "dev";
 
 /// The packages of the two programs.
 const PROGRAMS: [&str; 4] = ["--package", "bellwether", "--package", "bellwether-member"];
-/// Has libraries compiled as the tests' build compiles them, which then uses them again.
-const AS_TESTED: [&str; 2] = ["--features", "bellwether/as-tested"];
+/// Has everything compiled with the same features, whichever packages a command builds, so that it is compiled once.
+pub(crate) const AS_TESTED: [&str; 2] = ["--features", "bellwether-operator/as-tested"];
 
 /// Compiles the two programs as tests run them, and returns the operator's.
 pub(crate) fn program() -> Result<PathBuf> {

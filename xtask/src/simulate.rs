@@ -42,6 +42,7 @@ pub(crate) fn test(simulator: &Path, lives: Lives) -> Result<u32> {
 fn simulator(arguments: &[String]) -> Result<Command> {
     let mut compile = build::cargo("build")?;
     compile.args(["--package", "bellwether-simulation", "--locked"]);
+    compile.args(build::AS_TESTED);
     process::run(&mut compile)?;
     let mut command = Command::new(build::programs(false)?.join("simulate"));
     command.current_dir(root()).args(arguments);

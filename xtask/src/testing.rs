@@ -158,6 +158,7 @@ fn unit(arguments: &Arguments) -> Result<Command> {
     let mut command = build::cargo("test")?;
     // What was compiled already. The documentation has no code that runs, and looking for it takes half a minute.
     command.args(["--workspace", "--lib", "--bins", "--tests"]);
+    command.args(build::AS_TESTED);
     command.args(["--no-fail-fast", "--locked"]);
     // Golden texts are compared, never written, by the tests.
     command.env("INSTA_UPDATE", "no");
@@ -229,6 +230,7 @@ impl Programs {
         let begin = Instant::now();
         let mut compile = build::cargo("build")?;
         compile.args(["--workspace", "--lib", "--bins", "--tests", "--locked"]);
+        compile.args(build::AS_TESTED);
         compile.arg("--message-format=json-render-diagnostics");
         let messages = process::output(&mut compile)?;
         say(format!("compiled in {}", seconds(begin.elapsed())));
