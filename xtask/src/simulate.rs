@@ -14,7 +14,7 @@ pub(crate) enum Lives {
     /// Those of the quick tests, for a person who waits.
     Quick = 50,
     /// Those of all tests.
-    All = 80,
+    All = 60,
     /// Those of a long search.
     Long = 5000,
 }

@@ -82,14 +82,14 @@ pub(crate) fn anonymous_candidates_have_the_address_of_their_connection(
     world: &World,
 ) -> Result<()> {
     // Members are asked for their connections over TLS, too.
-    let mut spec = Ensemble::small(3);
+    let mut spec = Ensemble::small(1);
     spec["tls"] = json!({ "clients": "Required" });
     let ensemble = world.ensemble("main", spec)?;
-    ensemble.wait_ready(3)?;
+    ensemble.wait_ready(1)?;
     let clients = world
         .clients()?
         .over_tls(&authority(world, "main-client")?)?;
-    let hosts = ensemble.members(3).replace(":2181", ":2281");
+    let hosts = ensemble.members(1).replace(":2181", ":2281");
     let election = world.election("anonymous", "/latch", json!({ "type": "CuratorLatch" }))?;
     let node = |number: u8| {
         format!("/latch/_c_6aa2b1b5-6f0d-4b83-9a24-7a9c1f1f6a1{number}-latch-000000000{number}=")
