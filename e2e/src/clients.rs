@@ -106,6 +106,11 @@ impl<'w> Clients<'w> {
         })
     }
 
+    /// Whether the programs connect over TLS.
+    pub fn are_over_tls(&self) -> bool {
+        self.secure
+    }
+
     /// The same programs, showing this certificate, which its key precedes.
     pub fn with_certificate(self, certificate: &str) -> Result<Self> {
         self.write(CERTIFICATE, certificate)?;

@@ -61,7 +61,9 @@ impl<'w> Load<'w> {
     /// size that the ensemble is going to have.
     pub fn start(clients: Clients<'w>, ensemble: Ensemble<'w>, largest: u16) -> Result<Self> {
         // A dozen tests share a machine: more writes a second would prove no more and slow all of them.
-        Self::start_many(clients, ensemble, largest, (1, "30"), "0.25")
+        // Each sample is a connection, and a handshake costs a server more than many writes.
+        let interval = if clients.are_over_tls() { "1" } else { "0.25" };
+        Self::start_many(clients, ensemble, largest, (1, "30"), interval)
     }
 
     /// The same with several writers, each on a connection of its own and with so many writes a second at most, and with

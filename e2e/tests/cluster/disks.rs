@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use crate::command_line::says;
 
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a replacement may take: an operator waits for a minute for a member that may come up by itself, and other tests
+/// replace the operator.
+const REPLACED: Duration = Duration::from_secs(420);
 
 /// A small ensemble whose volumes stay.
 fn retained(size: u16) -> Value {
@@ -351,7 +354,7 @@ pub(crate) fn a_member_whose_disk_is_broken_is_replaced_on_request(world: &World
     says(world, &[&request[..], &["--dry-run"]].concat())?;
     ensure!(claim()? == old, "a dry run deleted the claim");
     eprint!("{}", says(world, &request)?);
-    until("another claim is in its place", PATIENCE, || {
+    until("another claim is in its place", REPLACED, || {
         let now = claim().map_err(|e| e.to_string())?;
         (now != old).then_some(()).ok_or(now)
     })?;
