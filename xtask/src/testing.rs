@@ -162,8 +162,9 @@ impl Beside {
 
 fn unit(arguments: &Arguments) -> Result<Command> {
     let mut command = build::cargo("test")?;
-    // What was compiled already. The documentation has no code that runs, and looking for it takes half a minute.
-    command.args(["--workspace", "--lib", "--bins", "--tests"]);
+    // What was compiled already. The documentation has no code that runs, and looking for it takes half a minute. With
+    // `--bins`, programs without tests would be tested, too.
+    command.args(["--workspace", "--tests"]);
     command.args(build::AS_TESTED);
     command.args(["--no-fail-fast", "--locked"]);
     // Golden texts are compared, never written, by the tests.
@@ -235,7 +236,7 @@ impl Programs {
         say("compiling ...");
         let begin = Instant::now();
         let mut compile = build::cargo("build")?;
-        compile.args(["--workspace", "--lib", "--bins", "--tests", "--locked"]);
+        compile.args(["--workspace", "--bins", "--tests", "--locked"]);
         compile.args(build::AS_TESTED);
         compile.arg("--message-format=json-render-diagnostics");
         let messages = process::output(&mut compile)?;
