@@ -22,8 +22,6 @@ const TAG: &str = "dev";
 const PROGRAMS: [&str; 4] = ["--package", "bellwether", "--package", "bellwether-member"];
 /// Has everything compiled with the same features, whichever packages a command builds, so that it is compiled once.
 pub(crate) const AS_TESTED: [&str; 2] = ["--features", "bellwether-operator/as-tested"];
-/// The profile of long searches.
-pub(crate) const SEARCH: &str = "search";
 
 /// Compiles the two programs as tests run them, and returns the operator's.
 pub(crate) fn program() -> Result<PathBuf> {

@@ -36,10 +36,10 @@ pub(crate) fn fuzz(arguments: &Arguments) -> Result<()> {
     let mut compile = build::cargo("build")?;
     compile.env("RUSTFLAGS", FLAGS);
     compile.args(["--package", "bellwether-fuzz", "--features", "libfuzzer"]);
-    compile.args(["--profile", build::SEARCH, "--locked", "--target", TARGET]);
+    compile.args(["--profile", "fuzz", "--locked", "--target", TARGET]);
     compile.arg("--target-dir").arg(&base);
     process::run(&mut compile)?;
-    let program = base.join(TARGET).join(build::SEARCH).join("election");
+    let program = base.join(TARGET).join("fuzz/election");
     let mut command = std::process::Command::new(program);
     command.arg(&corpus);
     command.arg(format!("-max_total_time={}", arguments.seconds));

@@ -1,6 +1,6 @@
 //! `cargo xtask simulate`: lives of an ensemble under the real operator, in virtual time.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -22,9 +22,6 @@ pub(crate) enum Lives {
 /// How to simulate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Optimize the simulator first: some minutes, which many lives are worth
-    #[arg(long)]
-    optimized: bool,
     /// The simulator's own arguments; `--help` shows them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -32,8 +29,7 @@ pub(crate) struct Arguments {
 
 /// Compiles the simulator and runs it.
 pub(crate) fn simulate(arguments: &Arguments) -> Result<()> {
-    let mut command = Command::new(simulator(arguments.optimized)?);
-    run(command.current_dir(root()).args(&arguments.arguments))
+    run(&mut simulator(&arguments.arguments)?)
 }
 
 /// The lives that belong to the tests, by the simulator at this path. Returns how many there were.
@@ -43,18 +39,14 @@ pub(crate) fn test(simulator: &Path, lives: Lives) -> Result<u32> {
     Ok(lives)
 }
 
-/// Compiles the simulator, for a long search optimized, and returns where it is.
-pub(crate) fn simulator(optimized: bool) -> Result<PathBuf> {
+fn simulator(arguments: &[String]) -> Result<Command> {
     let mut compile = build::cargo("build")?;
     compile.args(["--package", "bellwether-simulation", "--locked"]);
     compile.args(build::AS_TESTED);
-    let mut folder = build::programs(false)?;
-    if optimized {
-        compile.args(["--profile", build::SEARCH]);
-        folder.set_file_name(build::SEARCH);
-    }
     process::run(&mut compile)?;
-    Ok(folder.join("simulate"))
+    let mut command = Command::new(build::programs(false)?.join("simulate"));
+    command.current_dir(root()).args(arguments);
+    Ok(command)
 }
 
 fn run(command: &mut Command) -> Result<()> {
