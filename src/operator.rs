@@ -7,7 +7,6 @@ use std::time::Duration;
 use bellwether_election::permissions::Permissions;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::Context as Contribution;
-use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
 use kube::Client;
 use kube::runtime::events::Reporter;
@@ -108,18 +107,8 @@ impl Operator {
     /// # Errors
     /// When the lease was lost, or a part of the operator ended: a missing part would go unnoticed until it
     /// is needed, so the whole operator has to start again.
-    pub fn run(
-        self,
-        stop: impl Future<Output = ()> + Send + 'static,
-    ) -> BoxFuture<'static, anyhow::Result<()>> {
+    pub fn run(self, stop: BoxFuture<'static, ()>) -> BoxFuture<'static, anyhow::Result<()>> {
         // Both are boxed, or every program that runs an operator would compile all of it once more.
-        self.run_until_stopped(stop.boxed())
-    }
-
-    fn run_until_stopped(
-        self,
-        stop: BoxFuture<'static, ()>,
-    ) -> BoxFuture<'static, anyhow::Result<()>> {
         Box::pin(self.run_until(stop))
     }
 

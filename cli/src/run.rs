@@ -101,7 +101,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
         namespaces = ?arguments.watch_namespaces,
         "bellwether started"
     );
-    operator.run(stop).await?;
+    operator.run(Box::pin(stop)).await?;
     tracing::info!("stopped");
     Ok(())
 }

@@ -20,7 +20,7 @@ const TAG: &str = "dev";
 
 /// The packages of the two programs.
 const PROGRAMS: [&str; 4] = ["--package", "bellwether", "--package", "bellwether-member"];
-/// Has everything compiled with the same features, whichever packages a command builds, so that it is compiled once.
+/// Has the program, the tests and the simulator compiled with the same features, so that what they share is compiled once.
 pub(crate) const AS_TESTED: [&str; 2] = ["--features", "bellwether-operator/as-tested"];
 
 /// Compiles the two programs as tests run them, and returns the operator's.

@@ -277,7 +277,7 @@ impl Life {
         );
         let (stops, own) = (self.cluster.api.stops().clone(), name.clone());
         let task = tokio::spawn(async move {
-            let program = operator.run(std::future::pending());
+            let program = operator.run(Box::pin(std::future::pending()));
             stops.run(&own, program).await
         });
         let clock = match ahead {
