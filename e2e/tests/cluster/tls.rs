@@ -38,9 +38,10 @@ pub(crate) fn presents(
     port: u16,
     certificate: &str,
 ) -> Result<(), String> {
+    // The dash: one certificate in some hundred has the letters END in its base64.
     let script = format!(
         "keytool -printcert -rfc -sslserver 127.0.0.1:{port} 2>&1 | \
-         sed -n '/BEGIN/,/END/p' | tr -d '\\r' | sed '/END/q' | base64 -w 0"
+         sed -n '/-BEGIN/,/-END/p' | tr -d '\\r' | sed '/-END/q' | base64 -w 0"
     );
     let arguments = ["exec", pod, "-c", "zookeeper", "--", "bash", "-c", &script];
     let shown = world.run(&arguments).map_err(|e| e.to_string())?;
