@@ -1,12 +1,15 @@
 //! `cargo xtask simulate`: lives of an ensemble under the real operator, in virtual time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, bail};
 
 use crate::build::{self, root};
 use crate::process;
+
+/// The profile of the simulator of a long search.
+const SEARCH: &str = "search";
 
 /// How many lives the tests live.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +25,9 @@ pub(crate) enum Lives {
 /// How to simulate.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// Optimize the simulator first: some minutes, which several hundred lives are worth
+    #[arg(long)]
+    optimized: bool,
     /// The simulator's own arguments; `--help` shows them
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -29,7 +35,8 @@ pub(crate) struct Arguments {
 
 /// Compiles the simulator and runs it.
 pub(crate) fn simulate(arguments: &Arguments) -> Result<()> {
-    run(&mut simulator(&arguments.arguments)?)
+    let mut command = Command::new(simulator(arguments.optimized)?);
+    run(command.current_dir(root()).args(&arguments.arguments))
 }
 
 /// The lives that belong to the tests, by the simulator at this path. Returns how many there were.
@@ -39,14 +46,18 @@ pub(crate) fn test(simulator: &Path, lives: Lives) -> Result<u32> {
     Ok(lives)
 }
 
-fn simulator(arguments: &[String]) -> Result<Command> {
+/// Compiles the simulator, and returns where it is.
+pub(crate) fn simulator(optimized: bool) -> Result<PathBuf> {
     let mut compile = build::cargo("build")?;
     compile.args(["--package", "bellwether-simulation", "--locked"]);
     compile.args(build::AS_TESTED);
+    let mut folder = build::programs(false)?;
+    if optimized {
+        compile.args(["--profile", SEARCH]);
+        folder.set_file_name(SEARCH);
+    }
     process::run(&mut compile)?;
-    let mut command = Command::new(build::programs(false)?.join("simulate"));
-    command.current_dir(root()).args(arguments);
-    Ok(command)
+    Ok(folder.join("simulate"))
 }
 
 fn run(command: &mut Command) -> Result<()> {

@@ -129,12 +129,18 @@ impl Beside {
             (_, true) => Lives::Long,
             _ => Lives::All,
         };
-        let simulate = programs.path("simulate")?;
         let has_lives = arguments.filter.is_none() && !arguments.servers;
+        let lives = has_lives.then(|| {
+            let simulate = match lives {
+                Lives::Long => simulate::simulator(true),
+                _ => programs.path("simulate"),
+            };
+            simulate.map(|simulate| (simulate, lives))
+        });
         let servers = (!arguments.quick).then(|| servers(arguments, programs));
         Ok(Self {
             servers: servers.transpose()?,
-            lives: has_lives.then_some((simulate, lives)),
+            lives: lives.transpose()?,
         })
     }
 
