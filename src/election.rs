@@ -34,6 +34,7 @@
 //! quiet election costs one read every five minutes and no write at all. If the election has a Lease or a
 //! Service, the leader's node is also read several times a minute.
 
+mod admission;
 mod agenda;
 mod budget;
 mod census;

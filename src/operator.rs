@@ -115,8 +115,8 @@ impl Operator {
     async fn run_until(mut self, stop: BoxFuture<'static, ()>) -> anyhow::Result<()> {
         let (holder, lease) = Holder::new();
         let stopped = self.stopped();
-        // An election, its ensemble, its pods and its Secrets are all in one namespace, so that mirrors of
-        // several namespaces need not know of each other.
+        // An operator of some namespaces mirrors within each of them: an election there whose ensemble is in another one is not
+        // admitted.
         let permissions = Arc::new(self.settings.permissions.clone());
         for namespace in &self.settings.namespaces {
             let scope = election::Scope {

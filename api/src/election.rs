@@ -14,6 +14,8 @@ mod reasons;
 pub mod recipe;
 mod status;
 
+use std::borrow::Cow;
+
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +123,7 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
     reason = "each printcolumn has its own type_"
 )]
 pub struct LeaderElectionSpec {
-    /// The ensemble that holds the election, in the same namespace. Either this or `connection`.
+    /// The ensemble that holds the election. Either this or `connection`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self == oldSelf").message("ensembleRef is immutable: create another LeaderElection for an election in another ensemble"))]
     pub ensemble_ref: Option<EnsembleRef>,
@@ -176,11 +178,17 @@ pub struct LeaderElectionSpec {
 }
 
 impl LeaderElectionSpec {
-    /// What holds the election, in a word for messages: the name of the ensemble, or the hosts.
-    pub fn holder(&self) -> &str {
-        let connection = self.connection.as_ref().map(|c| c.connect_string.as_str());
-        let ensemble = self.ensemble_ref.as_ref().map(|e| e.name.as_str());
-        ensemble.or(connection).unwrap_or_default()
+    /// What holds the election, in a word for messages: the name of the ensemble, after its namespace if the spec names one, or
+    /// the hosts.
+    pub fn holder(&self) -> Cow<'_, str> {
+        match (&self.ensemble_ref, &self.connection) {
+            (Some(ensemble), _) => match &ensemble.namespace {
+                Some(namespace) => format!("{namespace}/{}", ensemble.name).into(),
+                None => ensemble.name.as_str().into(),
+            },
+            (None, Some(connection)) => connection.connect_string.as_str().into(),
+            (None, None) => "".into(),
+        }
     }
 
     /// Whether something is done about who leads, beside telling it in the status.

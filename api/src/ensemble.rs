@@ -1,6 +1,7 @@
 //! The kind `ZooKeeperEnsemble`: what a user may ask for, and what the operator reports.
 
 mod authentication;
+mod elections;
 mod grammar;
 mod guidance;
 pub mod jvm;
@@ -25,6 +26,7 @@ pub use authentication::{
     Authentication, ClientCertificates, NO_SUBJECT, NO_USERS, NOBODY, USERS_SUFFIX, Users,
     WITHOUT_TLS,
 };
+pub use elections::{EVERY_NAMESPACE, Elections, MAX_NAMESPACES, NO_NAMESPACE};
 pub use network::{MAX_PEERS, MembersPolicy, Network, PEERS};
 pub use status::{MemberRole, MemberStatus, Phase, ZooKeeperEnsembleStatus};
 pub use tls::{
@@ -231,6 +233,10 @@ pub struct ZooKeeperEnsembleSpec {
     /// Who may connect to the members. A change restarts nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
+
+    /// Whose elections may be mirrored from this ensemble. Default: those of its own namespace. A change restarts nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elections: Option<Elections>,
 
     /// What becomes of a member whose node or disk is gone for good. Default: it waits for its volume, unless a person asks for
     /// its replacement.

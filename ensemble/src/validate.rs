@@ -271,6 +271,7 @@ pub fn validate(
         tls,
         authentication,
         network,
+        elections,
         replacement,
         id_offset,
         paused,
@@ -320,6 +321,10 @@ pub fn validate(
     let membership_change = membership_change.unwrap_or_default();
     let network = network.clone().unwrap_or_default();
     network::check(&network, &mut problems);
+    // The mirror of elections reads the field itself.
+    if let Some(elections) = elections {
+        names::namespaces(&elections.namespaces, &mut problems);
+    }
     let storage = storage.clone().unwrap_or_default();
     let log_file = config.as_ref().and_then(|c| c.pre_alloc_size);
     storage::check(&storage, log_file, &mut problems);

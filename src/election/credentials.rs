@@ -103,10 +103,11 @@ impl fmt::Debug for Credentials {
 impl Credentials {
     /// Reads the Secrets that a target names; empty if the target names no Secret.
     pub(super) async fn read(client: &Client, target: &Target) -> Result<Self, CredentialsError> {
+        let hosts = target.hosts_to_permit();
         let secrets = Secrets {
             api: Api::namespaced(client.clone(), &target.namespace),
             namespace: &target.namespace,
-            hosts: target.connection().map(|c| c.connect_string.as_str()),
+            hosts: hosts.as_deref(),
         };
         let mut tls = None;
         if let Some(asked) = target.connection().and_then(|c| c.tls.as_ref()) {
@@ -246,7 +247,7 @@ impl Tls {
 struct Secrets<'a> {
     api: Api<Secret>,
     namespace: &'a str,
-    /// The connect string of a ZooKeeper that Bellwether does not run.
+    /// The connect string of a ZooKeeper that Bellwether does not run, or the Service of an ensemble in another namespace.
     hosts: Option<&'a str>,
 }
 
@@ -271,7 +272,7 @@ fn absent(namespace: &str, name: &str, keys: &[&str], permits: Option<&str>) -> 
 }
 
 impl Secrets<'_> {
-    /// The texts under these keys of a Secret. What `is_shown` to the servers of a connection has to be permitted
+    /// The texts under these keys of a Secret. What `is_shown` to servers outside the namespace has to be permitted
     /// for its hosts by an annotation on the Secret.
     async fn read<const N: usize>(
         &self,

@@ -32,7 +32,18 @@ use crate::ensemble::members::Members;
 pub(super) struct Shown {
     metadata: ObjectMeta,
     #[serde(default)]
+    spec: Value,
+    #[serde(default)]
     status: Value,
+}
+
+impl Shown {
+    /// The namespaces beside its own whose elections it admits.
+    pub(super) fn admits(&self) -> Vec<String> {
+        let names = self.spec["elections"]["namespaces"].as_array();
+        let names = names.into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
+    }
 }
 
 /// An ensemble that exists.

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use bellwether_api::ensemble::EVERY_NAMESPACE;
 use bellwether_api::{LeaderElection, LeaderElectionSpec};
 use bellwether_ensemble::desired::config::{CLIENT_PORT, SECURE_CLIENT_PORT};
 use futures::{Stream, StreamExt};
@@ -13,6 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
+use super::admission::Admission;
 use super::census::Census;
 use super::ensembles::{Ensemble, Shown, Trust};
 use super::messages::WriterInput;
@@ -40,10 +42,27 @@ pub(super) struct Registry {
     elections: HashMap<Key, Running>,
     sessions: HashMap<Arc<Target>, Session>,
     /// The ensembles that exist; `None` until they were listed.
-    ensembles: Option<HashMap<Key, Ensemble>>,
+    ensembles: Option<HashMap<Key, Known>>,
     /// Elections and ensembles that the list under way has shown.
     listed_elections: HashSet<Key>,
-    listed_ensembles: HashMap<Key, Ensemble>,
+    listed_ensembles: HashMap<Key, Known>,
+}
+
+/// An ensemble that exists.
+struct Known {
+    ensemble: Ensemble,
+    /// The namespaces beside its own whose elections it admits.
+    admits: Vec<String>,
+}
+
+impl Known {
+    fn of(object: &Shown) -> (Key, Self) {
+        let known = Self {
+            ensemble: Ensemble::from(object),
+            admits: object.admits(),
+        };
+        (Key::of(object.meta()), known)
+    }
 }
 
 /// A mirror that runs.
@@ -54,6 +73,8 @@ struct Running {
     generation: Option<i64>,
     spec: Arc<LeaderElectionSpec>,
     target: Arc<Target>,
+    /// Whether the ensemble admits it, where that is in another namespace.
+    admission: Option<Admission>,
     _task: Task,
 }
 
@@ -172,7 +193,15 @@ impl Registry {
             warn!(election = %key, "neither ensembleRef nor connection is given, or both are; the election is not mirrored. Set exactly one.");
             return;
         };
-        let (target, link, census) = self.session(target);
+        let (target, mut link, census) = self.session(target);
+        let mut admission = None;
+        if let Some(ensemble) = target.ensemble()
+            && ensemble.namespace != key.namespace
+        {
+            let admits = self.admits(ensemble, &key.namespace);
+            let (admitted, shown) = Admission::new(ensemble, admits, link);
+            (admission, link) = (Some(admitted), shown);
+        }
         let spec = Arc::new(object.spec.clone());
         let status = object.status.as_ref();
         let observed = status.and_then(|status| status.observed_zxid.as_deref());
@@ -198,6 +227,7 @@ impl Registry {
             generation: object.metadata.generation,
             spec,
             target,
+            admission,
             _task: task,
         };
         if let Some(before) = self.elections.insert(key, running) {
@@ -230,7 +260,7 @@ impl Registry {
             let (presence, is_present) = watch::channel(presence);
             let census = target.ensemble().map(|ensemble| {
                 let (trust, is_present) = (self.trust.clone(), is_present.clone());
-                Census::new(ensemble, &self.scope, trust, is_present)
+                Census::new(ensemble.clone(), &self.scope, trust, is_present)
             });
             let (link_is, link) = watch::channel(Link::Starting);
             let keeper = Keeper {
@@ -271,21 +301,35 @@ impl Registry {
         let Some(ensemble) = target.ensemble() else {
             return Presence::Present(Ensemble::default());
         };
-        match &self.ensembles {
+        match self.admits(ensemble, &target.namespace) {
             None => Presence::Unknown,
-            Some(ensembles) => match ensembles.get(&ensemble) {
-                Some(ensemble) => Presence::Present(ensemble.clone()),
-                None => Presence::Absent,
-            },
+            Some(false) => Presence::Absent,
+            Some(true) => {
+                let known = self.ensembles.as_ref().and_then(|all| all.get(ensemble));
+                known.map_or(Presence::Absent, |known| {
+                    Presence::Present(known.ensemble.clone())
+                })
+            }
         }
+    }
+
+    /// Whether an ensemble admits elections of a namespace: those of its own, and those of the namespaces that it names. An
+    /// ensemble that does not exist admits none. `None` until the ensembles were listed.
+    fn admits(&self, ensemble: &Key, namespace: &str) -> Option<bool> {
+        let known = self.ensembles.as_ref()?.get(ensemble);
+        let named = |name: &String| name == namespace || name == EVERY_NAMESPACE;
+        Some(
+            known.is_some_and(|known| {
+                ensemble.namespace == namespace || known.admits.iter().any(named)
+            }),
+        )
     }
 
     fn ensemble(&mut self, event: watcher::Event<Shown>) {
         match event {
             watcher::Event::Init => self.listed_ensembles.clear(),
             watcher::Event::InitApply(object) => {
-                self.listed_ensembles
-                    .insert(Key::of(object.meta()), Ensemble::from(&object));
+                self.listed_ensembles.extend([Known::of(&object)]);
                 return;
             }
             watcher::Event::InitDone => {
@@ -294,7 +338,7 @@ impl Registry {
             watcher::Event::Apply(object) => {
                 self.ensembles
                     .get_or_insert_default()
-                    .insert(Key::of(object.meta()), Ensemble::from(&object));
+                    .extend([Known::of(&object)]);
             }
             watcher::Event::Delete(object) => {
                 self.ensembles
@@ -308,11 +352,18 @@ impl Registry {
                 .presence
                 .send_if_modified(|old| replace(old, presence));
         }
+        for (key, running) in &self.elections {
+            if let (Some(admission), Some(ensemble)) =
+                (&running.admission, running.target.ensemble())
+            {
+                admission.set(self.admits(ensemble, &key.namespace));
+            }
+        }
     }
 }
 
 /// Replaces a value and returns whether it changed.
-fn replace<T: PartialEq>(old: &mut T, new: T) -> bool {
+pub(super) fn replace<T: PartialEq>(old: &mut T, new: T) -> bool {
     let changed = *old != new;
     *old = new;
     changed

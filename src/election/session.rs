@@ -147,23 +147,27 @@ impl Keeper {
         loop {
             let present = self.presence.borrow_and_update().clone();
             let ensemble = match present {
-                Presence::Present(ensemble) => ensemble,
+                Presence::Present(ensemble) => match in_clear(&self.target, &ensemble) {
+                    None => Some(ensemble),
+                    Some(detail) => {
+                        down(&self.link, Reason::CredentialsWithoutTls, detail);
+                        None
+                    }
+                },
                 Presence::Absent => {
                     let name = self.target.name();
                     let detail = format!("There is no ensemble {name} in this namespace.");
                     down(&self.link, Reason::EnsembleNotFound, detail);
-                    retries = backoff();
-                    if self.presence.changed().await.is_err() {
-                        return;
-                    }
-                    continue;
+                    None
                 }
-                Presence::Unknown => {
-                    if self.presence.changed().await.is_err() {
-                        return;
-                    }
-                    continue;
+                Presence::Unknown => None,
+            };
+            let Some(ensemble) = ensemble else {
+                retries = backoff();
+                if self.presence.changed().await.is_err() {
+                    return;
                 }
+                continue;
             };
             let address = match ensemble.takes_tls {
                 true => Address::Secure(&self.secure_address, &ensemble.uid),
@@ -239,6 +243,16 @@ impl Keeper {
     }
 }
 
+/// Why credentials must not be sent to an ensemble in another namespace, if they must not.
+fn in_clear(target: &Target, ensemble: &Ensemble) -> Option<String> {
+    let elsewhere = target.elsewhere().filter(|_| !ensemble.takes_tls)?;
+    target.authentication.as_ref()?;
+    Some(format!(
+        "spec.authentication would send credentials to the ensemble {} in the namespace {}, whose members do not all take TLS.",
+        elsewhere.name, elsewhere.namespace
+    ))
+}
+
 /// How long to wait before the next session.
 enum Pause {
     None,
@@ -295,7 +309,7 @@ async fn connect(
         .map_err(unopened)?;
     let tls = match (address, target.ensemble()) {
         (Address::Secure(_, uid), Some(ensemble)) => {
-            let trust = trust.in_ensemble(&ensemble, uid).await;
+            let trust = trust.in_ensemble(ensemble, uid).await;
             Some(trust.map_err(|untrusted| Unopened {
                 reason: Reason::EnsembleNotReady,
                 detail: untrusted.to_string(),

@@ -1,5 +1,7 @@
 //! What a session is opened to, and as whom.
 
+use std::borrow::Cow;
+
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::{Authentication, Connection};
 use bellwether_election::permissions::{Permissions, Refusal};
@@ -9,7 +11,8 @@ use super::{Key, Scope};
 /// Elections that agree in this share a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Target {
-    /// The namespace of the elections, of the ensemble and of the Secrets.
+    /// The namespace of the Secrets, which is that of the elections; that of the ensemble where none is needed, so that elections
+    /// of all namespaces share a session.
     pub(super) namespace: String,
     pub(super) holder: Holder,
     pub(super) authentication: Option<Authentication>,
@@ -18,8 +21,8 @@ pub(super) struct Target {
 /// What holds the elections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Holder {
-    /// An ensemble that Bellwether runs, by its name.
-    Ensemble(String),
+    /// An ensemble that Bellwether runs.
+    Ensemble(Key),
     /// A ZooKeeper that it does not run.
     External(Connection),
 }
@@ -28,9 +31,16 @@ impl Target {
     /// The target of an election; `None` if its spec names none, which the API server refuses.
     pub(super) fn from_spec(spec: &LeaderElectionSpec, namespace: &str) -> Option<Self> {
         let holder = match (&spec.ensemble_ref, &spec.connection) {
-            (Some(ensemble), None) => Holder::Ensemble(ensemble.name.clone()),
+            (Some(ensemble), None) => Holder::Ensemble(Key {
+                namespace: ensemble.namespace_for(namespace).to_owned(),
+                name: ensemble.name.clone(),
+            }),
             (None, Some(connection)) => Holder::External(Connection::clone(connection)),
             _ => return None,
+        };
+        let namespace = match &holder {
+            Holder::Ensemble(ensemble) if spec.authentication.is_none() => &ensemble.namespace,
+            _ => namespace,
         };
         Some(Self {
             namespace: namespace.to_owned(),
@@ -40,14 +50,24 @@ impl Target {
     }
 
     /// The ensemble, if Bellwether runs it.
-    pub(super) fn ensemble(&self) -> Option<Key> {
+    pub(super) fn ensemble(&self) -> Option<&Key> {
         match &self.holder {
-            Holder::Ensemble(name) => Some(Key {
-                namespace: self.namespace.clone(),
-                name: name.clone(),
-            }),
+            Holder::Ensemble(ensemble) => Some(ensemble),
             Holder::External(_) => None,
         }
+    }
+
+    /// The ensemble, if it is in another namespace than the Secrets.
+    pub(super) fn elsewhere(&self) -> Option<&Key> {
+        self.ensemble()
+            .filter(|ensemble| ensemble.namespace != self.namespace)
+    }
+
+    /// Which hosts a Secret has to permit in which names and passwords go there, if it has to.
+    pub(super) fn hosts_to_permit(&self) -> Option<Cow<'_, str>> {
+        let service = |Key { namespace, name }: &Key| format!("{name}.{namespace}.svc").into();
+        let elsewhere = self.elsewhere().map(service);
+        elsewhere.or_else(|| Some(self.connection()?.connect_string.as_str().into()))
     }
 
     /// The connection, if Bellwether does not run the ensemble.
@@ -66,7 +86,7 @@ impl Target {
     /// Its name in messages.
     pub(super) fn name(&self) -> &str {
         match &self.holder {
-            Holder::Ensemble(name) => name,
+            Holder::Ensemble(ensemble) => &ensemble.name,
             Holder::External(connection) => &connection.connect_string,
         }
     }
@@ -74,7 +94,7 @@ impl Target {
     /// Where clients reach it, in the words of ZooKeeper's clients; `port` is the one of an ensemble that Bellwether runs.
     pub(super) fn connect_string(&self, scope: &Scope, port: u16) -> String {
         match self.ensemble() {
-            Some(ensemble) => scope.connect_string(&ensemble, port),
+            Some(ensemble) => scope.connect_string(ensemble, port),
             None => self.name().to_owned(),
         }
     }

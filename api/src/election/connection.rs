@@ -5,12 +5,27 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The ensemble that holds an election.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnsembleRef {
-    /// The name of a `ZooKeeperEnsemble` in the namespace of the `LeaderElection`.
+    /// The name of a `ZooKeeperEnsemble`.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
+    /// The namespace of the ensemble. An ensemble in another namespace than the `LeaderElection` has to name the latter's in
+    /// `spec.elections.namespaces`. Default: the namespace of the `LeaderElection`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(
+        length(min = 1, max = 63),
+        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    )]
+    pub namespace: Option<String>,
+}
+
+impl EnsembleRef {
+    /// The namespace of the ensemble that an election in the namespace `own` means.
+    pub fn namespace_for<'a>(&'a self, own: &'a str) -> &'a str {
+        self.namespace.as_deref().unwrap_or(own)
+    }
 }
 
 /// A ZooKeeper that Bellwether does not run.

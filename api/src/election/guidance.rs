@@ -27,7 +27,9 @@ impl Reason {
             | Self::Replaced
             | Self::HandedOver => NOTHING,
             Self::NotProjected => "See the condition `Projected`.",
-            Self::EnsembleNotFound => "Correct `spec.ensembleRef.name`, or create the ensemble.",
+            Self::EnsembleNotFound => {
+                "Correct `spec.ensembleRef`, or create the ensemble. An ensemble in another namespace has to name this one in `spec.elections.namespaces`."
+            }
             Self::EnsembleNotReady => "See the conditions of the ensemble.",
             Self::ConnectionNotAllowed => {
                 "Compare the hosts of `spec.connection` with those that are meant; then ask the administrator to add them to `connections.allowedHosts` of the operator's chart."

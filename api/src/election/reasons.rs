@@ -39,7 +39,7 @@ vocabulary! {
         NotProjected,
         /// `Synced`: watches are set and the last read succeeded.
         Watching,
-        /// `Synced`: there is no ensemble of that name.
+        /// `Synced`: there is no ensemble of that name, or it is in another namespace and does not admit elections of this one.
         EnsembleNotFound,
         /// `Synced`: the ensemble exists but no session could be opened yet.
         EnsembleNotReady,
@@ -183,7 +183,7 @@ impl Reason {
             Self::Current => "The status shows every change.",
             Self::NotProjected => "The condition Projected says why, and what happens next.",
             Self::Watching => "Every change wakes the mirror.",
-            Self::EnsembleNotFound => "The mirror starts when the ensemble is created.",
+            Self::EnsembleNotFound => "The mirror starts when there is one.",
             Self::EnsembleNotReady => {
                 "The mirror keeps trying and starts when a member answers; the ensemble's own \
                  status says what it waits for."
@@ -192,7 +192,7 @@ impl Reason {
                 "The mirror does not connect, and reads no Secret, until they are allowed: ask the administrator of the operator to add them to connections.allowedHosts of its chart."
             }
             Self::CredentialsWithoutTls => {
-                "Nothing is sent, and no Secret is read: set spec.connection.tls, with the ports for TLS, or take spec.authentication out."
+                "Nothing is sent, and no Secret is read: set spec.connection.tls with the ports for TLS, or spec.tls.clients of the ensemble, or take spec.authentication out."
             }
             Self::Unreachable => {
                 "The mirror keeps trying and starts when a server answers; compare spec.connection with the \

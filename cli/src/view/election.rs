@@ -130,7 +130,7 @@ impl ElectionDetail {
         Self {
             row: ElectionRow::of(election),
             path: election.spec.path.clone(),
-            holder: election.spec.holder().to_owned(),
+            holder: election.spec.holder().into_owned(),
             transitions: status.leader_transitions,
             conditions: status.conditions.iter().map(ConditionView::of).collect(),
             queue: queue

@@ -1,4 +1,5 @@
-//! Elections in a ZooKeeper that Bellwether does not run: with a chroot, TLS, digest and SASL.
+//! Elections in a ZooKeeper that Bellwether does not run, with a chroot, TLS, digest and SASL, and in an ensemble of another
+//! namespace.
 
 use std::time::Duration;
 
@@ -331,4 +332,30 @@ pub(crate) fn connections_that_cannot_be_are_refused(world: &World) -> Result<()
     expect_refusal("another chroot", another, &["chroot", "immutable"])?;
     let ensemble = world.try_apply(&object(&json!({ "ensembleRef": { "name": "main" } })))?;
     expect_refusal("an ensemble instead", ensemble, &["cannot become"])
+}
+
+/// The elections of another namespace are mirrored from when its ensemble names that until it does not any more.
+pub(crate) fn an_ensemble_admits_elections_of_the_namespaces_that_it_names(
+    world: &World,
+) -> Result<()> {
+    let ensemble = world.small_ensemble(1)?;
+    let before = ensemble.uids();
+    let (hosts, path) = (ensemble.members(1), "/admitted");
+    let arguments = ["--hosts", &hosts, "--path", path, "--id", "admitted"];
+    let candidate = world
+        .clients()?
+        .python("admitted", "kazoo_lock.py", &arguments)?;
+
+    let other = World::named(&world.kubectl, &format!("{}-b", world.namespace))?;
+    let mut manifest = Election::manifest("admitted", "main", path, json!({ "type": "Kazoo" }));
+    manifest["spec"]["ensembleRef"]["namespace"] = json!(world.namespace);
+    let election = other.adopt_election(&manifest)?;
+    election.wait_condition("Synced", "False", "EnsembleNotFound")?;
+    ensemble.patch(&json!({ "elections": { "namespaces": [other.namespace] } }))?;
+    election.wait_agrees(&[&candidate], 1)?;
+    ensemble.patch(&json!({ "elections": null }))?;
+    election.wait_condition("Synced", "False", "EnsembleNotFound")?;
+    ensure!(ensemble.uids() == before, "a member restarted");
+    other.remove();
+    Ok(())
 }

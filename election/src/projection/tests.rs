@@ -51,6 +51,7 @@ fn subject(projections: Projections, status: LeaderElectionStatus) -> Subject {
     let spec = LeaderElectionSpec {
         ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),
+            namespace: None,
         }),
         connection: None,
         authentication: None,

@@ -10,6 +10,7 @@ fn spec(path: &str, type_: DialectType) -> LeaderElectionSpec {
     LeaderElectionSpec {
         ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),
+            namespace: None,
         }),
         connection: None,
         authentication: None,

@@ -19,6 +19,7 @@ fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
     LeaderElectionSpec {
         ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),
+            namespace: None,
         }),
         connection: None,
         authentication: None,

@@ -1,5 +1,9 @@
 //! Names, keys and values as the API server has them: `k8s.io/apimachinery/pkg/util/validation`.
 
+use bellwether_api::ensemble::{EVERY_NAMESPACE, MAX_NAMESPACES, NO_NAMESPACE};
+
+use super::Problems;
+
 /// The most characters of a label of a DNS name, of the name part of a key, and of a label's value.
 const LABEL: usize = 63;
 /// The most characters of a DNS name.
@@ -45,6 +49,19 @@ pub(super) fn is_key(text: &str) -> bool {
 /// Whether it can be the value of a label (`IsValidLabelValue`).
 pub(super) fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name(text)
+}
+
+/// Checks the namespaces whose elections an ensemble admits.
+pub(super) fn namespaces(names: &[String], problems: &mut Problems) {
+    let field = "spec.elections.namespaces";
+    if names.len() > MAX_NAMESPACES {
+        problems.add(field, format!("use at most {MAX_NAMESPACES}, or * for all"));
+    }
+    for (index, name) in names.iter().enumerate() {
+        if name != EVERY_NAMESPACE && !is_dns_label(name) {
+            problems.add(format!("{field}[{index}]"), NO_NAMESPACE);
+        }
+    }
 }
 
 /// The advice for a text that is not a key.

@@ -10,6 +10,7 @@ use bellwether_api::election::{Authentication, CaSecretRef, Connection, Connecti
 use futures::FutureExt;
 use serde_json::{Value, json};
 
+use super::super::Key;
 use super::super::target::Holder;
 use super::*;
 
@@ -94,17 +95,32 @@ async fn a_secret_is_sent_only_to_the_hosts_that_its_annotation_names() {
         let read = Credentials::read(&client(&answers), &target).await;
         assert_eq!(read.is_ok(), permitted, "{hosts:?}");
     }
-    // Within the namespace the ensemble is the operator's own, and every Secret is for it.
-    let own = Target {
-        holder: Holder::Ensemble("main".to_owned()),
-        ..target
-    };
-    let answers = Answers::default();
-    answers
-        .lock()
-        .unwrap()
-        .push(("login", 200, secret(None, &LOGIN)));
-    assert!(Credentials::read(&client(&answers), &own).await.is_ok());
+    // Within the namespace every Secret is for the ensemble. In another one it may be anybody's.
+    for (namespace, hosts, permitted) in [
+        ("shop", None, true),
+        ("infra", None, false),
+        ("infra", Some("main.shop.svc"), false),
+        ("infra", Some("main.infra.svc"), true),
+    ] {
+        let target = Target {
+            holder: ensemble(namespace),
+            ..target.clone()
+        };
+        let answers = Answers::default();
+        answers
+            .lock()
+            .unwrap()
+            .push(("login", 200, secret(hosts, &LOGIN)));
+        let read = Credentials::read(&client(&answers), &target).await;
+        assert_eq!(read.is_ok(), permitted, "{namespace} {hosts:?}");
+    }
+}
+
+fn ensemble(namespace: &str) -> Holder {
+    Holder::Ensemble(Key {
+        namespace: namespace.to_owned(),
+        name: "main".to_owned(),
+    })
 }
 
 #[tokio::test]
@@ -157,7 +173,7 @@ async fn what_a_secret_lacks_is_told_in_the_same_words_as_that_it_does_not_exist
     for target in [
         external("zk:2281", None),
         Target {
-            holder: Holder::Ensemble("main".to_owned()),
+            holder: ensemble("shop"),
             ..external("zk:2281", None)
         },
     ] {

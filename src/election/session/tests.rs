@@ -1,8 +1,10 @@
 use std::net::Ipv4Addr;
 
 use axum::Router;
+use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::Connection;
 use bellwether_election::permissions::HostPattern;
+use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
@@ -162,4 +164,30 @@ async fn a_server_that_answers_nonsense_is_told_and_left() {
     assert_eq!(reason, Reason::ReadFailed);
     let says = format!("{address} does not answer as ZooKeeper does: ");
     assert!(detail.starts_with(&says), "{detail}");
+}
+
+#[test]
+fn credentials_go_to_another_namespace_over_tls_only() {
+    let secret = json!({ "type": "Digest", "secretRef": { "name": "login" } });
+    let spec = |namespace: &str, authentication: Value| -> LeaderElectionSpec {
+        let spec = json!({
+            "ensembleRef": { "name": "main", "namespace": namespace }, "path": "/e",
+            "dialect": { "type": "Kazoo" }, "authentication": authentication,
+        });
+        serde_json::from_value(spec).unwrap()
+    };
+    for (namespace, authentication, takes_tls, is_refused) in [
+        ("infra", secret.clone(), false, true),
+        ("infra", secret.clone(), true, false),
+        ("infra", Value::Null, false, false),
+        ("shop", secret, false, false),
+    ] {
+        let target = Target::from_spec(&spec(namespace, authentication), "shop").unwrap();
+        let ensemble = Ensemble {
+            takes_tls,
+            ..Ensemble::default()
+        };
+        let refused = in_clear(&target, &ensemble);
+        assert_eq!(refused.is_some(), is_refused, "{namespace} {takes_tls}");
+    }
 }

@@ -143,6 +143,7 @@ fn object() -> LeaderElection {
     let spec = LeaderElectionSpec {
         ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),
+            namespace: None,
         }),
         connection: None,
         authentication: None,
