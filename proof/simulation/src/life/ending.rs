@@ -13,6 +13,9 @@ use crate::cluster::{ENSEMBLE, NAME, NAMESPACE};
 /// How long an ensemble may take to be as asked for, once nothing goes wrong any more: a crash loop's pause
 /// of five minutes, a start, and thirteen rolls.
 const PATIENCE: Duration = Duration::from_secs(1500);
+/// How long it has for what is left to write: an operator that just started waits for the lease, and what an admission webhook
+/// refused is tried again after a minute (`Retry::Slow`).
+const SETTLING: Duration = Duration::from_secs(75);
 /// How long it is looked at afterwards.
 const REST: Duration = Duration::from_secs(30);
 /// How far an operator's clock may be behind the cluster's.
@@ -109,8 +112,7 @@ impl Life {
                 return;
             }
         }
-        // An operator that just started waits for the lease, and writes what it then sees.
-        self.go_on(Duration::from_secs(40)).await;
+        self.go_on(SETTLING).await;
         let before = self.trouble().clone();
         let written = self.checks.writes.clone();
         self.go_on(REST).await;
