@@ -17,6 +17,11 @@ use super::*;
 /// What the API server answers for each Secret: its code and the object.
 type Answers = Arc<Mutex<Vec<(&'static str, u16, Value)>>>;
 
+/// The Secret `login` is this one, and there is no other.
+fn with_login(secret: Value) -> Answers {
+    Arc::new(Mutex::new(vec![("login", 200, secret)]))
+}
+
 fn client(answers: &Answers) -> Client {
     let answers = answers.clone();
     let route = get(move |Path((_, name)): Path<(String, String)>| async move {
@@ -87,11 +92,7 @@ async fn a_secret_is_sent_only_to_the_hosts_that_its_annotation_names() {
         (Some("zk1.example.com:2281,zk2.example.com:2281"), true),
         (Some("*.example.com"), true),
     ] {
-        let answers = Answers::default();
-        answers
-            .lock()
-            .unwrap()
-            .push(("login", 200, secret(hosts, &LOGIN)));
+        let answers = with_login(secret(hosts, &LOGIN));
         let read = Credentials::read(&client(&answers), &target).await;
         assert_eq!(read.is_ok(), permitted, "{hosts:?}");
     }
@@ -106,11 +107,7 @@ async fn a_secret_is_sent_only_to_the_hosts_that_its_annotation_names() {
             holder: ensemble(namespace),
             ..target.clone()
         };
-        let answers = Answers::default();
-        answers
-            .lock()
-            .unwrap()
-            .push(("login", 200, secret(hosts, &LOGIN)));
+        let answers = with_login(secret(hosts, &LOGIN));
         let read = Credentials::read(&client(&answers), &target).await;
         assert_eq!(read.is_ok(), permitted, "{namespace} {hosts:?}");
     }
@@ -190,19 +187,11 @@ async fn what_a_secret_lacks_is_told_in_the_same_words_as_that_it_does_not_exist
             (Some("zk"), &[("username", b"a"), ("password", b"\xff")]),
             (None, &[("other", b"a")]),
         ] {
-            let answers = Answers::default();
-            answers
-                .lock()
-                .unwrap()
-                .push(("login", 200, secret(hosts, data)));
+            let answers = with_login(secret(hosts, data));
             assert_eq!(told(&answers, &target).await, nothing);
         }
     }
-    let answers = Answers::default();
-    answers
-        .lock()
-        .unwrap()
-        .push(("login", 200, secret(None, &LOGIN)));
+    let answers = with_login(secret(None, &LOGIN));
     let foreign = external("zk:2281", None);
     let nothing = told(&Answers::default(), &foreign).await;
     assert_eq!(told(&answers, &foreign).await, nothing);
@@ -225,11 +214,7 @@ async fn a_secret_that_goes_ends_its_session_and_an_api_server_that_is_away_does
             true,
         ),
     ] {
-        let answers = Answers::default();
-        answers
-            .lock()
-            .unwrap()
-            .push(("login", 200, permitted.clone()));
+        let answers = with_login(permitted.clone());
         let client = client(&answers);
         let credentials = Credentials::read(&client, &target).await.unwrap();
         answers.lock().unwrap()[0] = ("login", code, body.clone());
