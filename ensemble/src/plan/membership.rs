@@ -69,13 +69,16 @@ pub fn next(ensemble: &ValidEnsemble, view: &View<'_>, set: &StatefulSetObservat
     };
     let wanted_voters = Voters::first(ensemble.size, ensemble.id_offset);
     let same = change.voters == view.template.voters && change.bounce.is_none();
-    let at_rest = same && change.voters == wanted_voters && view.is_finished();
+    let sized = same && change.voters == wanted_voters;
     let wanted = view.template.tls.wanted(&ensemble.tls);
-    // A single server has no other to reach, and its clients no other one to connect to.
-    if !view.rules.keep(Rule::TlsInTurn) || at_rest && view.tls.pods == 1 {
+    // A single server has no other to reach, and its clients no other one to connect to. It runs the state before until its
+    // pod is gone: the template must not return to that.
+    let single = wanted_voters.len() == 1 && view.tls.pods == 1;
+    if !view.rules.keep(Rule::TlsInTurn) || sized && single {
         change.tls = wanted;
         return change;
     }
+    let at_rest = sized && view.is_finished();
     change.tls = Encryption::next(view.template.tls, &view.tls, wanted, at_rest);
     change
 }

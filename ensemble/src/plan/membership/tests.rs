@@ -331,6 +331,15 @@ fn a_single_member_changes_tls_in_one_restart() {
     running.ensemble.size = 1;
     running.ensemble.tls.servers = Some(ServersTls::Required);
     assert_eq!(change(&running).tls.servers, ServerTls::Required);
+    // Its pod serves on until it is gone.
+    running.set().template.as_mut().unwrap().tls.servers = ServerTls::Required;
+    running.observation.pods[0].terminating = true;
+    assert_eq!(change(&running).tls.servers, ServerTls::Required);
+    // One that is left of three is none.
+    let mut left = speaking(ServerTls::Disabled, ServersTls::Required);
+    left.observation.pods.truncate(1);
+    left.observation.observers.pods.clear();
+    assert_eq!(change(&left).tls.servers, ServerTls::Disabled);
 }
 
 /// Both are part of the same restart of each member. Plaintext of clients ends in a roll of its own.
