@@ -243,6 +243,11 @@ fn leaver_steps_down(
     bounce: Option<ServerId>,
 ) -> Option<Choice> {
     let restart = |id| {
+        // Its server leads until it ends.
+        let going = view.members.get(&id).filter(|m| m.pod.terminating);
+        if let Some(going) = going {
+            return Choice::Wait(WaitingOn::Deletion(going.pod.name.clone()));
+        }
         let why = "it leads and is about to leave".to_owned();
         Choice::Restart(id, Expect::Leader, why)
     };

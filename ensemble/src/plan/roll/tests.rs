@@ -391,6 +391,10 @@ fn a_leaver_that_leads_restarts_so_that_another_is_elected() {
         running.verdicts()[1],
         "zk-1: Waiting for zk-3, which restarts first"
     );
+    // It leads until it ends.
+    running.voter(3).terminating = true;
+    assert_eq!(running.restarts(), None);
+    running.voter(3).terminating = false;
     // Its pod is removed when the others run a list without it.
     serves(running.voter(3), MemberRole::Follower, 1);
     serves(running.voter(2), MemberRole::Leader, 1);
