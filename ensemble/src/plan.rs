@@ -12,6 +12,7 @@ pub mod growth;
 pub mod loss;
 pub mod membership;
 pub mod observers;
+mod orphans;
 pub mod permission;
 pub mod reclaim;
 pub mod reconfiguration;
@@ -232,6 +233,9 @@ pub fn plan_under(rules: Rules, ensemble: &ValidEnsemble, observation: &Observat
 /// Waits until Kubernetes has deleted the objects of a deleted ensemble of the same name, its volumes included:
 /// the new ensemble would adopt them a moment before their deletion.
 fn wait_for_leftovers(observation: &Observation) -> Plan {
+    if let Some(held) = orphans::volumes_in_use(observation) {
+        return Plan::nothing(Report::of_trouble(Phase::Blocked, held));
+    }
     let message = format!(
         "Kubernetes still deletes objects of an earlier ensemble of this name ({}). Nothing is changed until \
          they are gone.",

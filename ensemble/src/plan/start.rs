@@ -8,6 +8,7 @@ use bellwether_api::ensemble::Phase;
 use bellwether_api::ensemble::status::Reason;
 
 use super::facts::Facts;
+use super::orphans;
 use super::permission::{PERMISSION, closed, open_permission};
 use super::reconfiguration;
 use super::report::Report;
@@ -116,6 +117,9 @@ fn decide(rules: Rules, ensemble: &ValidEnsemble, observation: &Observation) -> 
     }
     let logs = &observation.log_claims;
     let mut all = observation.claims.iter().chain(logs);
+    if let Some(held) = orphans::volumes_in_use(observation) {
+        return Start::Refuse(held);
+    }
     if let Some(going) = all.find(|c| c.terminating) {
         return Start::Wait(format!(
             "Volume claim {} is being deleted; members are created when it is gone.",

@@ -151,6 +151,23 @@ fn pods_that_are_being_deleted_are_waited_for() {
 fn pods_whose_claims_are_being_deleted_are_not_adopted() {
     let (ensemble, mut observation) = outlived(None);
     observation.claims[2].terminating = true;
+    observation.leftovers = vec!["PersistentVolumeClaim data-zk-2".to_owned()];
+    // Nobody ends the pods, so this would last for ever.
+    for leftovers in [true, false] {
+        let plan = crate::plan(&ensemble, &observation);
+        let trouble = plan.report.trouble().unwrap();
+        assert_eq!(trouble.reason, Reason::UnknownState);
+        let words = "No StatefulSet owns the pods zk-2, and they use volumes that are being deleted (data-zk-2)";
+        assert!(
+            trouble.message.starts_with(words),
+            "{leftovers} {}",
+            trouble.message
+        );
+        assert!(plan.objects.is_empty());
+        observation.leftovers.clear();
+    }
+    // The claim of a pod that is gone is about to go, too.
+    observation.pods.truncate(2);
     let message = waits(&ensemble, &observation).unwrap();
     assert!(message.contains("data-zk-2"), "{message}");
 }
