@@ -161,6 +161,10 @@ impl Checks {
         };
         let own = phase(before);
         let say = |text: String| format!("{now:?}: the operator restarted {name}, {text}");
+        if before.is_terminating() {
+            self.violations
+                .push(say("which was terminating already".to_owned()));
+        }
         if matches!(own, Phase::Synchronizing { bytes_left } if bytes_left > 0) {
             self.violations
                 .push(say("which was copying the data".to_owned()));
@@ -206,7 +210,7 @@ impl Checks {
             let waits = |other: &&String| {
                 let pod = others.iter().find(|(pod, _)| pod.name() == **other);
                 pod.is_none_or(|(pod, phase)| {
-                    if serves(phase) {
+                    if serves(phase) && !pod.is_terminating() {
                         return false;
                     }
                     let (Some(id), Some(list)) = (id_of(pod), judged(sight, pod)) else {
@@ -283,12 +287,13 @@ impl Checks {
             // A pod that is not wanted any more is not waited for.
             pod.is_none_or(|pod| {
                 let process = machines.kubelets.process_of(pod.uid());
-                process.is_some_and(|process| {
+                let serves = process.is_some_and(|process| {
                     matches!(
                         machines.zoo.phase(process),
                         Phase::Leading | Phase::Following | Phase::Observing
                     )
-                })
+                });
+                serves && !pod.is_terminating()
             })
         };
         let gone = |name: &String| pods.iter().all(|p| p.name() != name);

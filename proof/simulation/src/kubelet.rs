@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bellwether_api_server::{Delete, Kind, Object, Store};
 use bellwether_ensemble::desired::stateful_set::CONTAINER;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::zookeeper::{DiskId, Phase, ProcessId, Zoo};
 use status::{other_containers, write_status};
@@ -54,6 +54,8 @@ struct Sandbox {
     /// The containers beside the server's.
     others: Vec<String>,
     stage: Stage,
+    /// When the kubelet notices that the pod is to end; the server serves until then.
+    notices: Option<Duration>,
     process: Option<ProcessId>,
     ends: u32,
     ready: bool,
@@ -261,6 +263,7 @@ impl Kubelets {
             claims,
             others: other_containers(pod),
             stage: Stage::Creating(now + Duration::from_millis(self.rng.u64(300..2500))),
+            notices: None,
             process: None,
             ends: 0,
             ready: false,
@@ -270,14 +273,9 @@ impl Kubelets {
             shown: None,
         };
         self.sandboxes.insert(pod.uid().to_owned(), sandbox);
-        let _ = store.update(
-            "scheduler",
-            Kind::POD,
-            (pod.namespace(), pod.name()),
-            |pod| {
-                pod["spec"]["nodeName"] = json!(name_of(node));
-            },
-        );
+        let at = (pod.namespace(), pod.name());
+        // It may be gone by now.
+        let _ = store.bind("scheduler", at, &name_of(node));
     }
 
     fn look_after(&mut self, now: Duration, store: &mut Store, zoo: &mut Zoo, pod: &Object) {
@@ -311,6 +309,10 @@ impl Kubelets {
     fn end(&mut self, now: Duration, zoo: &mut Zoo, sandbox: &mut Sandbox) -> bool {
         if let Stage::Ending(at) = sandbox.stage {
             return now >= at;
+        }
+        let late = Duration::from_millis(self.rng.u64(0..400));
+        if now < *sandbox.notices.get_or_insert(now + late) {
+            return false;
         }
         if let Some(process) = sandbox.process.take() {
             let host = zoo.start_of(process).host.clone();

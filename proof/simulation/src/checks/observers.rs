@@ -98,10 +98,10 @@ impl Observers {
         };
         // The pod template may have returned since the last look.
         let outdated = |pod: &Object| !sight.observers.has_template(pod);
-        let first = sight
-            .pods
-            .iter()
-            .find(|pod| due(pod) && outdated(pod) && answers(sight, pod))?;
+        let first = sight.pods.iter().find(|pod| {
+            // It may terminate by somebody else's doing since the last look.
+            due(pod) && outdated(pod) && !pod.is_terminating() && answers(sight, pod)
+        })?;
         Some(format!(
             "a voter, before {}, which was outdated too",
             first.name()

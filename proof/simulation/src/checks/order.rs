@@ -99,6 +99,8 @@ impl Order {
             return Some("while two members said that they lead".to_owned());
         }
         let deaf = self.deaf.get(&*write.actor).copied();
+        // It may hear again since the last look.
+        let deaf = deaf.filter(|_| sight.machines.deaf.contains(&*write.actor));
         (deaf.is_some_and(long) && serves(sight, before))
             .then(|| "which serves, although it could ask no member".to_owned())
     }

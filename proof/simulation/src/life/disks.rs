@@ -39,7 +39,6 @@ impl Life {
             if !self.others_serve(ordinal) || !self.status_asks(ordinal) {
                 continue;
             }
-            self.half.remove(&ordinal);
             let name = Self::pod(ordinal);
             self.tell(&format!(
                 "the user deletes both claims of {name} and the pod, as the status asks"
@@ -47,6 +46,29 @@ impl Life {
             for claim in [data_claim(NAME, ordinal), log_claim(NAME, ordinal)] {
                 self.delete(Kind::CLAIM, &claim, &Delete::default());
             }
+            // Where a webhook refuses that, the person tries again later.
+            if self.delete(Kind::POD, &name, &Delete::default()) {
+                self.half.remove(&ordinal);
+            }
+        }
+    }
+
+    /// A person deletes the pods that nobody owns and that use volumes which are being deleted, as the status asks.
+    pub(super) fn end_orphans(&mut self) {
+        if !self.last_message.contains("delete these pods") {
+            return;
+        }
+        let orphans: Vec<String> = {
+            let store = self.cluster.api.store();
+            let pods = store.list(Kind::POD, Some(NAMESPACE));
+            let orphans = pods.filter(|pod| {
+                let owned = !pod["metadata"]["ownerReferences"][0].is_null();
+                !owned && self.last_message.contains(pod.name())
+            });
+            orphans.map(|pod| pod.name().to_owned()).collect()
+        };
+        for name in orphans {
+            self.tell(&format!("the user deletes {name}, as the status asks"));
             self.delete(Kind::POD, &name, &Delete::default());
         }
     }

@@ -100,6 +100,7 @@ impl Life {
             self.go_on(Duration::from_secs(2)).await;
             self.delete_left_over();
             self.replace_disks();
+            self.end_orphans();
             self.accept_nothing();
             if self.is_as_asked() {
                 break;

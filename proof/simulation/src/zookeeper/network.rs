@@ -130,9 +130,11 @@ impl Network {
 
 impl Zoo {
     /// The name resolves to this process, or to nothing, from `at` on. `at` may be in the future: DNS
-    /// and the servers' caches are late.
+    /// and the servers' caches are late. What is said later replaces what was said before and is not
+    /// due yet: the record that removes an ended pod's address must not remove the address of the next.
     pub fn resolve(&mut self, host: &str, to: Option<ProcessId>, at: Duration) {
         let records = self.network.names.entry(host.to_owned()).or_default();
+        records.retain(|(from, _)| *from <= at);
         let place = records.partition_point(|(from, _)| *from <= at);
         records.insert(place, (at, to));
         let now = self.now;
