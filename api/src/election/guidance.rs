@@ -35,7 +35,7 @@ impl Reason {
                 "Compare the hosts of `spec.connection` with those that are meant; then ask the administrator to add them to `connections.allowedHosts` of the operator's chart."
             }
             Self::CredentialsWithoutTls => {
-                "Set `spec.connection.tls` and the ports for TLS in `spec.connection.connectString`."
+                "Set `spec.connection.tls` and the ports for TLS in `spec.connection.connectString`. Of an ensemble in another namespace, its owner sets `spec.tls.clients`."
             }
             Self::Unreachable => {
                 "Check `spec.connection` and the network between the operator and those servers (`networkPolicy.extraEgress` of the chart). The message is the same whatever goes wrong; the operator's log says what it is."
