@@ -5,6 +5,7 @@
 
 mod batch;
 mod chain;
+mod fencing;
 mod reconfiguration;
 mod tls;
 
@@ -125,6 +126,10 @@ fn trials(installation: &Installation) -> Vec<Trial> {
         4,
         move || run(&three, 3, tls::is_switched),
     ));
+    for language in fencing::LANGUAGES {
+        let name = format!("fencing::the_example_in_{language}_refuses_the_past");
+        trials.push(trial(name, 0, move || fencing::refuses_the_past(language)));
+    }
     let one = installation.clone();
     trials.push(trial(
         "batch::three_to_five_with_the_leader_restarted_first_gives_two_leaders".to_owned(),
