@@ -335,7 +335,7 @@ fn a_single_member_changes_tls_in_one_restart() {
     running.set().template.as_mut().unwrap().tls.servers = ServerTls::Required;
     running.observation.pods[0].terminating = true;
     assert_eq!(change(&running).tls.servers, ServerTls::Required);
-    // One that is left of three is none.
+    // A member that is left of three is no single server.
     let mut left = speaking(ServerTls::Disabled, ServersTls::Required);
     left.observation.pods.truncate(1);
     left.observation.observers.pods.clear();
