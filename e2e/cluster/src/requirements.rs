@@ -47,10 +47,12 @@ const TO_BUILD: &[Program] = &[
     program("pip3", "python3-pip"),
 ];
 
-/// What ZooKeeper servers without a cluster take.
+/// What ZooKeeper servers without a cluster take, and the examples that are tried beside them: `java` runs one from its source,
+/// which takes the compiler. Go is not among them, because distributions' versions are too old.
 const TO_RUN_SERVERS: &[Program] = &[
     program("mvn", "maven"),
-    program("java", "default-jre-headless"),
+    program("javac", "default-jdk-headless"),
+    program("python3", "python3"),
     program("setpriv", "util-linux"),
 ];
 
