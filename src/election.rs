@@ -25,6 +25,7 @@
 //! * [`statuses`] keeps what is known of every election, computes its status once for each change, and decides
 //!   when that is to be written.
 //! * [`writer`] is the only one that writes statuses. It checks the operator's lease just before each write.
+//! * [`series`] measures single elections for Prometheus, where their specs ask for that.
 //! * [`publisher`] sends the events, one at a time, after the statuses.
 //! * [`projector`] writes what elections are projected to. It receives what a status says of the znodes before
 //!   the writer has written it.
@@ -51,6 +52,7 @@ mod publisher;
 mod read;
 mod registry;
 mod relay;
+mod series;
 mod session;
 mod sighting;
 mod statuses;

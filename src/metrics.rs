@@ -1,7 +1,8 @@
 //! What the operator counts, in Prometheus' terms.
 //!
 //! Labels have few values: kinds, outcomes, reasons of conditions. Each ensemble has series of its own
-//! ([`ensembles`]), since there are few; elections are counted together, since there may be ten thousand.
+//! ([`ensembles`]), since there are few; elections are counted together, since there may be ten thousand, and only those that
+//! ask for it have series of their own.
 
 mod ensembles;
 mod process;

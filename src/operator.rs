@@ -74,6 +74,7 @@ impl Operator {
         issuer: Arc<dyn Issuer>,
     ) -> Self {
         let elections = election::Metrics::default();
+        elections.limit_series(settings.permissions.own_series);
         let metrics = Metrics::new(|registry| elections.register(registry));
         Self {
             settings,

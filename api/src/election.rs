@@ -36,7 +36,7 @@ pub use projections::{
 };
 pub use reasons::{ConditionType, Reason};
 pub use status::{
-    Candidate, Exclusivity, IdentitySource, LastActive, Leader, LeaderElectionStatus,
+    Candidate, EndOfTerm, Exclusivity, IdentitySource, LastActive, Leader, LeaderElectionStatus,
     PreviousLeader, Transition, format_session,
 };
 
@@ -175,6 +175,12 @@ pub struct LeaderElectionSpec {
     #[serde(default = "default_max_candidates")]
     #[schemars(range(min = 1, max = 500))]
     pub max_candidates: i32,
+
+    /// Whether the operator's metrics have series for this election alone: whether it has a leader, for how long it had
+    /// none, and what ended its leaders' terms; the latter where `podBinding.selector` says which pods the candidates may be.
+    /// The administrator limits how many elections may have series (`metrics.electionSeries` of the operator's chart).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_series: bool,
 }
 
 impl LeaderElectionSpec {
@@ -191,15 +197,23 @@ impl LeaderElectionSpec {
         }
     }
 
-    /// Whether something is done about who leads, beside telling it in the status.
+    /// Whether something is done about who leads, beside telling it in the status, or the leader's pod has to be known.
     pub fn is_acted_on(&self) -> bool {
-        self.projections.is_some() || self.handover.is_some()
+        self.projections.is_some() || self.handover.is_some() || self.measures_pods()
     }
 
     /// Whether the leader's pod has to be known.
     pub fn needs_pods(&self) -> bool {
         let projections = self.projections.as_ref();
-        self.handover.is_some() || projections.is_some_and(|all| all.need_pods())
+        self.handover.is_some()
+            || projections.is_some_and(|all| all.need_pods())
+            || self.measures_pods()
+    }
+
+    /// Whether series of its own tell of the leader's pod, too.
+    fn measures_pods(&self) -> bool {
+        let binding = self.pod_binding.as_ref();
+        self.own_series && binding.is_some_and(|binding| binding.selects())
     }
 }
 

@@ -149,6 +149,9 @@ pub(crate) struct Run {
     /// which nodes are.
     #[arg(long)]
     pub handover_on_cordon: bool,
+    /// How many elections may have series of their own in the metrics, with `spec.ownSeries`. An election has up to eleven.
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    pub election_series: usize,
     /// Where to serve /livez and /readyz, and without --secure-listen also /metrics and the page, in clear and to everybody
     /// who reaches it.
     #[arg(long, default_value = "0.0.0.0:8080")]

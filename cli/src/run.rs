@@ -59,6 +59,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             label_keys: arguments.allowed_label_keys,
             handover_ports: arguments.allowed_handover_ports,
             handover_on_cordon: arguments.handover_on_cordon,
+            own_series: arguments.election_series,
         },
         rules: Rules::ALL,
     };

@@ -33,6 +33,7 @@ mod reading;
 pub mod rollout;
 mod rules;
 mod status;
+pub mod terms;
 mod words;
 
 pub use anomaly::{Anomaly, Common};
@@ -44,4 +45,6 @@ pub use reading::{
     Snapshot, Verdict, read_election,
 };
 pub use rules::{InvalidSpec, MAX_READ, Place, Rules, ZnodeLocation};
-pub use status::{Blindness, Sight, Urgency, flaps_until, status, status_and_projection, urgency};
+pub use status::{
+    Blindness, Sight, Urgency, end_of_term, flaps_until, status, status_and_projection, urgency,
+};

@@ -1,5 +1,5 @@
 //! What elections may do beyond their namespace: to which hosts they connect, where credentials are sent, which labels
-//! pods get, and at which ports of pods leaders are asked to hand over.
+//! pods get, at which ports of pods leaders are asked to hand over, and how many have series of their own.
 //!
 //! Whoever may create a `LeaderElection` has the operator act, from its place in the network and with its
 //! rights. So the administrator names the hosts and the keys of labels, and the owner of a Secret names the
@@ -22,6 +22,8 @@ pub struct Permissions {
     pub handover_ports: Vec<u16>,
     /// Whether leaders may be asked because their node is cordoned: the operator then watches which nodes are.
     pub handover_on_cordon: bool,
+    /// How many elections may have series of their own in the operator's metrics.
+    pub own_series: usize,
 }
 
 impl Permissions {

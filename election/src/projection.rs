@@ -24,6 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 pub use candidate_pods::{CandidatePods, candidate_pods};
 pub use labels::{AppliedLabels, Change, Roles, applied_labels, changes, patch, role_manager};
 pub use lease::{lease, lease_name};
+pub(crate) use pods::latest_start;
 pub use pods::{Binder, Binding, Claimant, DEFAULT_CONTAINER, NamedPort, PodFacts, Pods};
 pub(crate) use report::following;
 pub use report::{Failure, Projection, report};

@@ -2,8 +2,8 @@
 
 use bellwether_api::conditions::merge_conditions;
 use bellwether_api::election::{
-    Candidate, ConditionType, DialectType, IdentitySource, LastActive, Leader, LeaderElectionSpec,
-    LeaderElectionStatus, PreviousLeader, Reason, format_session,
+    Candidate, ConditionType, DialectType, EndOfTerm, IdentitySource, LastActive, Leader,
+    LeaderElectionSpec, LeaderElectionStatus, PreviousLeader, Reason, format_session,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time};
@@ -11,6 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, MicroTime, Time}
 use crate::decode::{Identity, presentable};
 use crate::projection::{Projection, following, shown};
 use crate::reading::{Candidacy, CandidateNode, RankedCandidate, Reading};
+use crate::terms::Outlook;
 use crate::words;
 
 mod history;
@@ -60,10 +61,16 @@ pub fn status_and_projection(
     now: Timestamp,
 ) -> LeaderElectionStatus {
     let old = old.cloned().unwrap_or_default();
+    let outlook = projection.and_then(|projection| projection.outlook.as_ref());
+    let is_of_old = |outlook: &&Outlook| shown(&old).is_some_and(|old| outlook.is_of_leader(old));
+    let cause = outlook.filter(is_of_old).and_then(|outlook| outlook.cause);
     let mut new = match sight {
-        Sight::Seen(reading) => seen(reading, &old, now),
+        Sight::Seen(reading) => seen(reading, &old, cause, now),
         Sight::Blind(blindness) => blind(spec, generation, blindness, &old),
     };
+    if let Some(last) = projection.and_then(|projection| projection.last.as_ref()) {
+        history::settle(&mut new.history, last);
+    }
     let now = whole_seconds(now);
     let conditions = match sight {
         Sight::Seen(reading) => {
@@ -89,6 +96,16 @@ pub fn status_and_projection(
 /// not. [`status`] has to be computed again then.
 pub fn flaps_until(status: &LeaderElectionStatus) -> Option<Timestamp> {
     history::flaps_until(&status.history)
+}
+
+/// What ended the last term of the leader with this node and token, as a status tells it.
+pub fn end_of_term(
+    status: &LeaderElectionStatus,
+    node: &str,
+    token: Option<&str>,
+) -> Option<EndOfTerm> {
+    let after = history::after(&status.history, node, token)?;
+    status.history.get(after)?.cause
 }
 
 /// How soon consumers must learn what changed in a status. What comes first here is told first.
@@ -124,7 +141,13 @@ pub fn urgency(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -
     }
 }
 
-fn seen(reading: &Reading, old: &LeaderElectionStatus, exact: Timestamp) -> LeaderElectionStatus {
+/// The status of a mirror that sees. `cause` is what would end the old leader's term, if that is known.
+fn seen(
+    reading: &Reading,
+    old: &LeaderElectionStatus,
+    cause: Option<EndOfTerm>,
+    exact: Timestamp,
+) -> LeaderElectionStatus {
     let now = whole_seconds(exact);
     let dialect = reading.dialect.map(DialectType::as_str);
     let fresh = LeaderElectionStatus::default();
@@ -223,7 +246,7 @@ fn seen(reading: &Reading, old: &LeaderElectionStatus, exact: Timestamp) -> Lead
         .watchers
         .filter(|_| old.leader.as_ref().is_some_and(same));
     new.watchers = reading.watchers.map(bounded).or(counted);
-    new.history = history::recorded(new.history, leader.as_ref(), now);
+    new.history = history::recorded(new.history, leader.as_ref(), cause, now);
     new.leader = leader;
     new
 }

@@ -3,17 +3,32 @@
 use bellwether_api::LeaderElectionStatus;
 use bellwether_api::election::{ConditionType, Reason};
 use bellwether_api::events::EventReason;
+use bellwether_election::terms::sentence;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::{Event, EventType};
+
+/// The node and the token of the leader.
+fn node(status: &LeaderElectionStatus) -> Option<(&str, Option<&str>)> {
+    let leader = status.leader.as_ref()?;
+    Some((&leader.node, leader.fencing_token.as_deref()))
+}
+
+/// The node and the token of the old status's leader, if its term ended.
+pub(super) fn ended<'s>(
+    old: Option<&'s LeaderElectionStatus>,
+    new: &LeaderElectionStatus,
+) -> Option<(&'s str, Option<&'s str>)> {
+    let led = old.and_then(node)?;
+    (node(new) != Some(led)).then_some(led)
+}
 
 /// The events that a written status is worth, given the one before.
 pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Vec<Event> {
     let mut events = Vec::new();
-    let node = |status: &LeaderElectionStatus| {
-        status
-            .leader
-            .as_ref()
-            .map(|leader| (leader.node.clone(), leader.fencing_token.clone()))
+    let cause = ended(old, new).and_then(|_| new.history.first()?.cause);
+    let why = |identity: &str| {
+        let sentence = cause.and_then(|cause| sentence(cause, identity));
+        sentence.map_or_else(String::new, |sentence| format!(" {sentence}"))
     };
     match (old.and_then(|old| old.leader.as_ref()), &new.leader) {
         (_, Some(leader)) if old.and_then(node) != node(new) => {
@@ -21,11 +36,14 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
                 Some(token) => format!(" with fencing token {token}"),
                 None => String::new(),
             };
-            let before = match &new.previous_leader {
-                Some(previous) => format!("; before it {} led", previous.identity),
-                None => String::new(),
+            let (before, why) = match &new.previous_leader {
+                Some(previous) => (
+                    format!("; before it {} led", previous.identity),
+                    why(&previous.identity),
+                ),
+                None => Default::default(),
             };
-            let note = format!("{} leads{token}{before}.", leader.identity);
+            let note = format!("{} leads{token}{before}.{why}", leader.identity);
             events.push(event(
                 EventType::Normal,
                 EventReason::LeaderChanged,
@@ -35,8 +53,9 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
         }
         (Some(lost), None) => {
             let note = format!(
-                "{} no longer leads, and nobody else does yet.",
-                lost.identity
+                "{} no longer leads, and nobody else does yet.{}",
+                lost.identity,
+                why(&lost.identity)
             );
             events.push(event(
                 EventType::Warning,
@@ -135,7 +154,7 @@ fn event(type_: EventType, reason: EventReason, action: &str, mut note: String) 
 
 #[cfg(test)]
 mod tests {
-    use bellwether_api::election::Leader;
+    use bellwether_api::election::{Leader, PreviousLeader};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
@@ -188,6 +207,47 @@ mod tests {
         };
         assert_eq!(reasons(Some(&never), &blind), [""; 0]);
         assert_eq!(reasons(None, &blind), [""; 0]);
+    }
+
+    #[test]
+    fn a_change_tells_what_ended_the_term_before() {
+        let change = |status: LeaderElectionStatus, cause: Option<&str>| {
+            let change = serde_json::json!({ "time": "2026-01-01T00:00:00Z", "cause": cause });
+            LeaderElectionStatus {
+                history: vec![serde_json::from_value(change).unwrap()],
+                ..status
+            }
+        };
+        let note = |old: &LeaderElectionStatus, new: &LeaderElectionStatus| {
+            let mut events = events(Some(old), new);
+            events.remove(0).note.unwrap()
+        };
+        let (a, nobody) = (led_by("a", 1), LeaderElectionStatus::default());
+        let mut b = led_by("b", 2);
+        b.previous_leader = Some(PreviousLeader {
+            identity: "a".to_owned(),
+            ..PreviousLeader::default()
+        });
+        assert_eq!(
+            note(&a, &change(b.clone(), Some("Evicted"))),
+            "b leads with fencing token 2; before it a led. The pod of a was evicted."
+        );
+        assert_eq!(
+            note(&a, &change(nobody.clone(), Some("Restarted"))),
+            "a no longer leads, and nobody else does yet. The containers of a ended or were restarted."
+        );
+        assert_eq!(
+            note(&a, &change(b.clone(), None)),
+            "b leads with fencing token 2; before it a led."
+        );
+        // Another cause may yet be found.
+        assert_eq!(
+            note(&a, &change(b.clone(), Some("ReleasedOrExpired"))),
+            "b leads with fencing token 2; before it a led."
+        );
+        assert_eq!(ended(Some(&a), &b), Some(("n", Some("1"))));
+        assert_eq!(ended(Some(&a), &a), None);
+        assert_eq!(ended(Some(&nobody), &b), None);
     }
 
     #[test]

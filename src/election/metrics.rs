@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use bellwether_api::LeaderElectionStatus;
-use bellwether_api::election::{ConditionType, Reason};
+use bellwether_api::election::{ConditionType, EndOfTerm, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+
+use super::Key;
+use super::series::{Leadership, OwnSeries, UNKNOWN};
 
 /// The counters of the mirror; clones count together.
 #[derive(Clone, Debug)]
@@ -32,6 +35,16 @@ pub(crate) struct Metrics {
     pub(super) leader_changes: Counter,
     /// From the event in ZooKeeper to the status being written, in seconds.
     pub(super) event_to_status: Histogram,
+    /// Terms of leaders whose end was written, by cause.
+    terms_ended: Family<Cause, Counter>,
+    /// The series of single elections.
+    pub(super) own: OwnSeries,
+}
+
+/// What ended a term.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Cause {
+    cause: &'static str,
 }
 
 /// A condition of elections. A single election has no series of its own: there may be ten thousand.
@@ -90,12 +103,17 @@ impl Default for Metrics {
             conditions: Family::default(),
             leader_changes: Counter::default(),
             event_to_status: Histogram::new(buckets),
+            terms_ended: Family::default(),
+            own: OwnSeries::default(),
         };
         // From 0, so that a rate shows the first one.
         for family in [&this.reads, &this.writes, &this.projections] {
             for outcome in [Outcome::OK, Outcome::CONFLICT, Outcome::FAILED] {
                 drop(family.get_or_create(&outcome));
             }
+        }
+        for cause in EndOfTerm::ALL.map(EndOfTerm::as_str) {
+            drop(this.terms_ended.get_or_create(&Cause { cause }));
         }
         this
     }
@@ -146,6 +164,24 @@ impl Metrics {
             Unit::Seconds,
             self.event_to_status.clone(),
         );
+        registry.register(
+            "election_terms_ended",
+            "Terms of leaders whose end was written, by cause; Unknown where the leader's pod was not known",
+            self.terms_ended.clone(),
+        );
+        registry.register_collector(Box::new(self.own.clone()));
+    }
+
+    /// Sets how many elections may have series of their own.
+    pub(crate) fn limit_series(&self, limit: usize) {
+        self.own.limit(limit);
+    }
+
+    /// Counts the end of a leader's term.
+    pub(super) fn term_ended(&self, key: &Key, cause: Option<EndOfTerm>) {
+        let cause = cause.map_or(UNKNOWN, EndOfTerm::as_str);
+        self.terms_ended.get_or_create(&Cause { cause }).inc();
+        self.own.ended(key, cause);
     }
 
     /// Gives every family a series, so that its labels show.
@@ -156,6 +192,13 @@ impl Metrics {
             reason: Reason::Watching.as_str(),
         };
         self.conditions.get_or_create(&condition).inc();
+        let key = Key {
+            namespace: "namespace".to_owned(),
+            name: "name".to_owned(),
+        };
+        self.own.limit(1);
+        self.own.ask(&key, true);
+        self.own.note(&key, || Leadership::Led);
     }
 
     pub(super) fn count_read(&self, outcome: &Outcome) {

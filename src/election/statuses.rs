@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_api::election::EndOfTerm;
 use bellwether_api::{LeaderElection, LeaderElectionStatus};
-use bellwether_election::{Urgency, urgency};
+use bellwether_election::{Urgency, end_of_term, urgency};
 use kube::ResourceExt;
 use tokio::time::Instant;
 
@@ -35,6 +36,16 @@ pub(super) struct Write {
     pub(super) urgency: Urgency,
     /// When the first event came that it shows.
     pub(super) noticed: Option<Noticed>,
+}
+
+/// A term of leadership that ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The election.
+    pub(super) key: Key,
+    /// The leader's node and token.
+    pub(super) node: String,
+    pub(super) token: Option<String>,
 }
 
 /// The statuses of all elections.
@@ -135,6 +146,12 @@ impl Statuses {
         })
     }
 
+    /// What ended the last term of that leader of an election, as far as it is known by now.
+    pub(super) fn end_of_term(&self, ended: &Ended) -> Option<EndOfTerm> {
+        let status = self.entries.get(&ended.key)?.object().status.as_ref()?;
+        end_of_term(status, &ended.node, ended.token.as_deref())
+    }
+
     /// Whether the election that a write is for still exists.
     pub(super) fn has(&self, write: &Write) -> bool {
         let entry = self.entries.get(&write.key);
@@ -215,6 +232,7 @@ impl Statuses {
             return;
         };
         self.metrics.replaced(entry.object().status.as_ref(), None);
+        self.metrics.own.ask(key, false);
         if let Some(due) = entry.due {
             self.agenda.remove(due, key.clone());
         }
@@ -229,6 +247,8 @@ impl Statuses {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
+        self.metrics.own.ask(key, entry.object().spec.own_series);
+        self.metrics.own.note(key, || entry.leadership());
         if entry.is_writing {
             return;
         }

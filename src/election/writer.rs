@@ -4,8 +4,10 @@
 //! computed from, so that counters are exact, and two replicas that both believe to hold the lease cannot
 //! overwrite each other.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bellwether_api::events::EventReason;
 use bellwether_api::{FIELD_MANAGER, LeaderElection, LeaderElectionStatus};
@@ -22,16 +24,19 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{Instrument as _, Span, debug, info, warn};
 
 use super::REQUEST_PATIENCE;
-use super::events::events;
+use super::events::{ended, events};
 use super::messages::{ElectionUpdate, WriterInput};
 use super::metrics::{Metrics, Outcome};
 use super::publisher::Publisher;
 use super::slim;
-use super::statuses::{Statuses, Write};
+use super::statuses::{Ended, Statuses, Write};
 use crate::lease::Held;
 
 /// How many writes may be under way at the same time.
 const CONCURRENT_WRITES: usize = 8;
+
+/// How long after the end of a term was written it is counted. What ended it settles before, and is written within a second.
+const COUNTED_AFTER: Duration = Duration::from_secs(6);
 
 /// Why a write did not happen.
 #[derive(Debug, Error)]
@@ -81,6 +86,8 @@ pub(super) struct Writer {
     metrics: Metrics,
     statuses: Statuses,
     writes: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// The terms whose end was written and is not counted yet, with the time for that.
+    ended: VecDeque<(Instant, Ended)>,
 }
 
 impl Writer {
@@ -101,6 +108,7 @@ impl Writer {
             statuses: Statuses::new(metrics.clone()),
             metrics,
             writes: FuturesUnordered::new(),
+            ended: VecDeque::new(),
         }
     }
 
@@ -110,6 +118,7 @@ impl Writer {
         let mut lease_watched = true;
         loop {
             let due = self.next_due();
+            let counts = self.ended.front().map(|(at, _)| *at);
             tokio::select! {
                 input = inputs.recv() => match input {
                     Some(input) => self.statuses.take(input),
@@ -121,6 +130,9 @@ impl Writer {
                     debug!(held = lease.is_held(), "the lease changed");
                 }
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
+                () = sleep_until(counts.unwrap_or_else(Instant::now)), if counts.is_some() => {
+                    self.count_ended();
+                }
             }
             for update in self.statuses.updates() {
                 // Without a projector the whole mirror is about to end, so an update may be lost.
@@ -201,11 +213,30 @@ impl Writer {
         }
     }
 
+    /// Counts the terms of which it is settled what ended them.
+    fn count_ended(&mut self) {
+        let now = Instant::now();
+        while let Some((_, ended)) = self.ended.pop_front_if(|(at, _)| *at <= now) {
+            let cause = self.statuses.end_of_term(&ended);
+            self.metrics.term_ended(&ended.key, cause);
+        }
+    }
+
     /// Logs what a write changed and publishes events about it.
-    fn publish(&self, write: &Write, object: &LeaderElection) {
+    fn publish(&mut self, write: &Write, object: &LeaderElection) {
         let Some(new) = &object.status else { return };
         let reference = object.object_ref(&());
-        for event in events(write.object.status.as_ref(), new) {
+        let old = write.object.status.as_ref();
+        if let Some((node, token)) = ended(old, new) {
+            let ended = Ended {
+                key: write.key.clone(),
+                node: node.to_owned(),
+                token: token.map(str::to_owned),
+            };
+            self.ended
+                .push_back((Instant::now() + COUNTED_AFTER, ended));
+        }
+        for event in events(old, new) {
             let note = event.note.as_deref().unwrap_or_default();
             info!(election = %write.key, reason = %event.reason, note, "election changed");
             if event.reason == EventReason::LeaderChanged.as_str() {

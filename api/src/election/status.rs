@@ -5,6 +5,8 @@ use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::vocabulary::vocabulary;
+
 /// What the mirror saw last, and whether it still sees.
 ///
 /// While `staleSince` is set, everything but the conditions is what was true at that time.
@@ -184,6 +186,29 @@ pub struct Transition {
     /// Its fencing token in decimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fencing_token: Option<String>,
+    /// What ended the term of the leader before, where a projection or a handover has to know that leader's pod. Absent where
+    /// nobody led before, and where its pod was not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<EndOfTerm>,
+}
+
+vocabulary! {
+    /// What ended the term of a leader, as far as its pod and what Bellwether did tell.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+    pub enum EndOfTerm {
+        /// Bellwether asked it to hand over, within the handover's timeout.
+        HandedOver,
+        /// Bellwether evicted its pod in a rollout.
+        RolledOut,
+        /// Its pod was evicted: a node was drained, a taint or a pod of a higher priority displaced it.
+        Evicted,
+        /// Its pod was deleted in another way, or had ended.
+        Deleted,
+        /// Its containers ended, or others run in their place.
+        Restarted,
+        /// Its pod ran on: it gave up the lead, or its session expired. ZooKeeper does not tell which.
+        ReleasedOrExpired,
+    }
 }
 
 /// A candidate in the queue.

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use bellwether_api::LeaderElection;
+use bellwether_api::election::EndOfTerm;
 use clap::Args;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -83,6 +84,8 @@ struct Change {
     fencing_token: Option<String>,
     /// For how many seconds the mirror saw nobody lead before, if that is known.
     seconds_without_leader: Option<i64>,
+    /// What ended the term of who led before, if that is known.
+    cause: Option<EndOfTerm>,
 }
 
 /// The changes that statuses tell of, not before `begin`, in the order of their times.
@@ -109,6 +112,7 @@ fn of(election: &LeaderElection) -> Vec<Change> {
             from: before.and_then(|before| before.identity.clone()),
             to: change.identity.clone(),
             fencing_token: change.fencing_token.clone(),
+            cause: change.cause,
             seconds_without_leader: nobody_led
                 .map(|before| change.time.0.duration_since(before.time.0).as_secs().max(0)),
         }
@@ -127,6 +131,7 @@ fn table(changes: &[Change], namespaces: bool, style: Style) -> Vec<String> {
         "TO",
         "TOKEN",
         "NOBODY LED",
+        "ENDED BY",
     ];
     let head = columns.map(|word| Cell::new(word, Tone::Faint));
     let rows = changes.iter().map(|change| {
@@ -149,6 +154,7 @@ fn table(changes: &[Change], namespaces: bool, style: Style) -> Vec<String> {
                 .unwrap_or_default()
                 .as_str()
                 .into(),
+            change.cause.map_or("", EndOfTerm::as_str).into(),
         ]
     });
     let mut rows: Vec<Vec<Cell>> = [head].into_iter().chain(rows).map(Vec::from).collect();
@@ -203,7 +209,7 @@ mod tests {
     }
 
     fn nobody(second: u8) -> Value {
-        json!({ "time": format!("2026-01-01T00:00:{second:02}Z") })
+        json!({ "time": format!("2026-01-01T00:00:{second:02}Z"), "cause": "Evicted" })
     }
 
     fn both() -> Vec<LeaderElection> {
@@ -230,13 +236,13 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "TIME\tNAMESPACE\tELECTION\tFROM\tTO\tTOKEN\tNOBODY LED",
-                "2026-01-01T00:00:01Z\tshop\tweb\t-\ta\t1\t-",
-                "2026-01-01T00:00:03Z\tshop\tjobs\t-\td\t4\t-",
-                "2026-01-01T00:00:04Z\tshop\tweb\ta\tnobody\t-\t-",
-                "2026-01-01T00:00:07Z\tshop\tweb\tnobody\tb\t2\t3 s",
-                "2026-01-01T00:00:09Z\tshop\tjobs\td\tnobody\t-\t-",
-                "2026-01-01T00:00:09Z\tshop\tjobs\tnobody\tc\t5\t0 s",
+                "TIME\tNAMESPACE\tELECTION\tFROM\tTO\tTOKEN\tNOBODY LED\tENDED BY",
+                "2026-01-01T00:00:01Z\tshop\tweb\t-\ta\t1\t-\t-",
+                "2026-01-01T00:00:03Z\tshop\tjobs\t-\td\t4\t-\t-",
+                "2026-01-01T00:00:04Z\tshop\tweb\ta\tnobody\t-\t-\tEvicted",
+                "2026-01-01T00:00:07Z\tshop\tweb\tnobody\tb\t2\t3 s\t-",
+                "2026-01-01T00:00:09Z\tshop\tjobs\td\tnobody\t-\t-\tEvicted",
+                "2026-01-01T00:00:09Z\tshop\tjobs\tnobody\tc\t5\t0 s\t-",
             ]
         );
         assert_eq!(
@@ -248,7 +254,7 @@ mod tests {
         );
         assert_eq!(
             table(&all, false, PLAIN)[1],
-            "2026-01-01T00:00:01Z\tweb\t-\ta\t1\t-"
+            "2026-01-01T00:00:01Z\tweb\t-\ta\t1\t-\t-"
         );
     }
 

@@ -1,6 +1,7 @@
 //! An election: who leads, whether that can be read, who waits, and who led before.
 
 use bellwether_api::LeaderElection;
+use bellwether_api::election::EndOfTerm;
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -79,6 +80,8 @@ pub(crate) struct Change {
     pub identity: Option<String>,
     /// With what fencing token.
     pub token: Option<String>,
+    /// What ended the term before, if that is known.
+    pub cause: Option<EndOfTerm>,
 }
 
 impl ElectionRow {
@@ -152,6 +155,7 @@ impl ElectionDetail {
                     time: change.time.0.to_string(),
                     identity: change.identity.clone(),
                     token: change.fencing_token.clone(),
+                    cause: change.cause,
                 })
                 .collect(),
         }

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::command_line::says;
 use crate::projections::{manifest, patch};
-use crate::rollouts::{at_rest, candidates, complete, gone, rolled_out_leader_last};
+use crate::rollouts::{at_rest, candidates, complete, ended_by, gone, rolled_out_leader_last};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -45,6 +45,7 @@ pub(crate) fn a_leader_hands_over_on_request_and_before_its_pod_is_evicted(
         "{first} then {second}"
     );
     ensure!(gone(world, past).is_empty(), "a pod was replaced");
+    ended_by(&election, "HandedOver")?;
     election.wait_condition("HandedOver", "True", "HandedOver")?;
 
     // It is known by its log that the leader was asked before its pod went.
@@ -55,7 +56,8 @@ pub(crate) fn a_leader_hands_over_on_request_and_before_its_pod_is_evicted(
         .stdout(Stdio::piped())
         .spawn()?;
     world.apply(&candidates(&hosts, "2", ""))?;
-    let (last, third) = rolled_out_leader_last(world, &election, past, (after, &second))?;
+    let (last, third) =
+        rolled_out_leader_last(world, &election, past, (after, &second), "HandedOver")?;
     let log = String::from_utf8_lossy(&log.wait_with_output()?.stdout).into_owned();
     ensure!(
         log.contains("\"event\": \"resign\""),
@@ -136,5 +138,6 @@ pub(crate) fn a_drained_node_costs_one_handover(world: &World) -> Result<()> {
         node_of(&second).as_ref() != Some(&cordoned.1),
         "{second} is on the node as well"
     );
+    ended_by(&election, "HandedOver")?;
     Ok(())
 }

@@ -46,6 +46,18 @@ const EMPTY: &[(&str, &str)] = &[
         "the alerts find what fails, and nothing does",
     ),
     (
+        "bellwether_election_has_leader) == 0",
+        "the alert finds elections without a leader",
+    ),
+    (
+        "bellwether:election_without_leader:ratio1d",
+        "this Prometheus records nothing",
+    ),
+    (
+        "bellwether_election_series_left_out) > 0",
+        "the alert finds elections that ask for series and have none",
+    ),
+    (
         "bellwether_election_conditions{status!=\"true\"}",
         "no condition of an election need be other than true",
     ),
@@ -161,6 +173,8 @@ pub(crate) fn every_query_is_answered_and_names_metrics_that_exist(world: &World
     let candidate = clients.python("a", "unfair.py", &arguments)?;
     let election = world.election("one", "/leader", json!({ "type": "SingleText" }))?;
     election.wait_agrees(&[&candidate], 1)?;
+    let measured = r#"{"spec":{"ownSeries":true}}"#;
+    world.run(&["patch", "le/one", "--type=merge", "-p", measured])?;
 
     // Restarts of members by the operator, so that there are some to count.
     let before = ensemble.uids();
@@ -383,16 +397,20 @@ fn answered(prometheus: &Prometheus, world: &World, queries: &BTreeSet<String>) 
     // Wrong values would pass for answers.
     let namespace = &world.namespace;
     for (metric, labels, least) in [
-        ("condition", "type=\"Available\", status=\"true\", ", 1),
-        ("phase", "phase=\"Ready\", ", 1),
-        ("serving_members", "", 3),
-        ("wanted_members", "", 3),
-        ("member_restarts_total", "", 3),
-        ("epoch", "", 1),
-        ("leader_server_id", "", 1),
+        (
+            "ensemble_condition",
+            "type=\"Available\", status=\"true\", ",
+            1,
+        ),
+        ("ensemble_phase", "phase=\"Ready\", ", 1),
+        ("ensemble_serving_members", "", 3),
+        ("ensemble_wanted_members", "", 3),
+        ("ensemble_member_restarts_total", "", 3),
+        ("ensemble_epoch", "", 1),
+        ("ensemble_leader_server_id", "", 1),
+        ("election_has_leader", "name=\"one\", ", 1),
     ] {
-        let query =
-            format!("bellwether_ensemble_{metric}{{{labels}namespace=\"{namespace}\"}} >= {least}");
+        let query = format!("bellwether_{metric}{{{labels}namespace=\"{namespace}\"}} >= {least}");
         if prometheus
             .find(&query)
             .map_err(anyhow::Error::msg)?

@@ -55,13 +55,23 @@ pub(crate) fn complete(status: &Value) -> Option<(i64, String)> {
     (status["candidateCount"] == 3).then(|| (changes, leader.to_owned()))
 }
 
-/// Waits until every pod went, after so many before, and all are candidates again. The leader's went last, and the leader
-/// changed once. Returns how often it changed by then, and who leads.
+/// Fails unless the status says that this ended the last term.
+pub(crate) fn ended_by(election: &Election<'_>, cause: &str) -> Result<()> {
+    let history = election.status().map_err(anyhow::Error::msg)?["history"].take();
+    let mut causes = history.as_array().into_iter().flatten();
+    let told = causes.find_map(|change| change["cause"].as_str());
+    ensure!(told == Some(cause), "no term ended by {cause}: {history}");
+    Ok(())
+}
+
+/// Waits until every pod went, after so many before, and all are candidates again. The leader's went last, the leader
+/// changed once, and the status says that its term was ended by `cause`. Returns how often it changed by then, and who leads.
 pub(crate) fn rolled_out_leader_last(
     world: &World,
     election: &Election<'_>,
     past: usize,
     (before, leader): (i64, &String),
+    cause: &str,
 ) -> Result<(i64, String)> {
     // What was told before the change still stands for a moment.
     until("the leader's pod went", PATIENCE, || {
@@ -79,6 +89,7 @@ pub(crate) fn rolled_out_leader_last(
         "the leader changed {} times, from {leader} to {next}",
         after - before
     );
+    ended_by(election, cause)?;
     Ok((after, next))
 }
 
@@ -139,7 +150,8 @@ pub(crate) fn a_rollout_changes_the_leader_once_and_a_broken_one_never(
     election.wait_condition("RolledOut", "False", "EvictionRefused")?;
     ensure!(gone(world, past).is_empty(), "the budget was not heeded");
     world.run(&["delete", "pdb", "web"])?;
-    let (after, second) = rolled_out_leader_last(world, &election, past, (before, &leader))?;
+    let (after, second) =
+        rolled_out_leader_last(world, &election, past, (before, &leader), "RolledOut")?;
 
     world.apply(&candidates(&hosts, "3", "exit 1;"))?;
     let stops = |message: &str| message.contains("Not ready: ");

@@ -44,6 +44,11 @@ pub struct PodFacts {
     /// the annotation [`DEFAULT_CONTAINER`] names, or of the last one of all. `None` if one of them does
     /// not run.
     pub since: Option<Timestamp>,
+    /// Since when anything of it runs, by the clock of its node: the earliest start of those containers that run. `None` if
+    /// none of them does.
+    pub began: Option<Timestamp>,
+    /// Whether it is evicted, or displaced by a taint or another pod: Kubernetes says so in its condition `DisruptionTarget`.
+    pub is_disrupted: bool,
 }
 
 /// A port that a container names.
@@ -64,6 +69,11 @@ pub const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 /// its start than they differ by is not bound to its pod; a container that started within this time
 /// after the leader's node was made may be taken for the leader's.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(1);
+
+/// When the container of a leader that led at `owned` started at the latest, by the clock of its node.
+pub(crate) fn latest_start(owned: Timestamp) -> Timestamp {
+    owned.checked_add(CLOCKS).unwrap_or(Timestamp::MAX)
+}
 
 /// The ports that containers name, in the order in which Kubernetes looks for the port of a Service: those of init
 /// containers that run on come last (`FindPort` in `pkg/api/v1/pod`).
@@ -87,27 +97,28 @@ fn named_ports(pod: &Pod) -> Vec<NamedPort> {
         .collect()
 }
 
-/// Since when the candidate in a pod may run. Init containers do not count: sidecars among them are not
-/// candidates.
-fn since(pod: &Pod) -> Option<Timestamp> {
+/// The starts of the containers in which the candidate in a pod may run; `None` for one that does not run. Init containers do
+/// not count: sidecars among them are not candidates.
+fn starts(pod: &Pod) -> Vec<Option<Timestamp>> {
     let annotations = pod.metadata.annotations.as_ref();
     let named = annotations.and_then(|annotations| annotations.get(DEFAULT_CONTAINER));
-    let all = &pod.spec.as_ref()?.containers;
+    let all = pod.spec.as_ref().map(|spec| spec.containers.as_slice());
+    let all = all.unwrap_or_default();
     let one = all.iter().find(|container| Some(&container.name) == named);
-    let statuses = pod.status.as_ref()?.container_statuses.as_deref()?;
-    let starts = all
+    let status = pod.status.as_ref();
+    let statuses = status.and_then(|status| status.container_statuses.as_deref());
+    let statuses = statuses.unwrap_or_default();
+    let may_lead = all
         .iter()
-        .filter(|container| one.is_none_or(|one| one.name == container.name))
-        .map(|container| {
-            let status = statuses
-                .iter()
-                .find(|status| status.name == container.name)?;
-            let running = status.state.as_ref()?.running.as_ref()?;
-            Some(running.started_at.as_ref()?.0)
-        });
-    let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    let latest = starts.collect::<Option<Vec<_>>>()?.into_iter().max()?;
-    Some(created.map_or(latest, |created| created.max(latest)))
+        .filter(|container| one.is_none_or(|one| one.name == container.name));
+    let starts = may_lead.map(|container| {
+        let status = statuses
+            .iter()
+            .find(|status| status.name == container.name)?;
+        let running = status.state.as_ref()?.running.as_ref()?;
+        Some(running.started_at.as_ref()?.0)
+    });
+    starts.collect()
 }
 
 impl PodFacts {
@@ -132,11 +143,18 @@ impl PodFacts {
             Some(ips) => ips.iter().filter_map(|ip| ip.ip.parse().ok()).collect(),
             None => one.and_then(|ip| ip.parse().ok()).into_iter().collect(),
         };
-        let ready = status
-            .and_then(|status| status.conditions.as_ref())
-            .into_iter()
-            .flatten()
-            .find(|condition| condition.type_ == "Ready" && condition.status == "True");
+        let condition = |type_: &str| {
+            let mut all = status
+                .iter()
+                .flat_map(|status| &status.conditions)
+                .flatten();
+            all.find(|condition| condition.type_ == type_ && condition.status == "True")
+        };
+        let ready = condition("Ready");
+        let starts = starts(pod);
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let all: Option<Vec<Timestamp>> = starts.iter().copied().collect();
+        let latest = all.and_then(|all| all.into_iter().max());
         Some(Self {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             ips,
@@ -157,7 +175,9 @@ impl PodFacts {
                 .as_ref()
                 .and_then(|all| all.get(REVISION))
                 .cloned(),
-            since: since(pod),
+            since: latest.map(|latest| created.map_or(latest, |created| created.max(latest))),
+            began: starts.into_iter().flatten().min(),
+            is_disrupted: condition("DisruptionTarget").is_some(),
             name,
         })
     }
@@ -293,8 +313,7 @@ impl Claimant<'_> {
     /// created cannot have created that node.
     fn may_run_in(&self, pod: &PodFacts) -> bool {
         let Some(owned) = self.owned else { return true };
-        let latest = owned.checked_add(CLOCKS).unwrap_or(Timestamp::MAX);
-        pod.since.is_some_and(|since| since <= latest)
+        pod.since.is_some_and(|since| since <= latest_start(owned))
     }
 }
 

@@ -5,6 +5,7 @@ use bellwether_api::election::{ConditionType, Leader, Reason};
 
 use super::{Binding, Subject};
 use crate::decode::presentable;
+use crate::terms::Outlook;
 use crate::words::condition;
 
 /// How many names or failures a sentence lists at most.
@@ -21,6 +22,10 @@ pub struct Projection {
     pub pod: Option<String>,
     /// `LeaderBound`, `Projected`, `RolledOut` and `HandedOver`.
     pub conditions: Vec<NewCondition>,
+    /// What would have ended the leader's term if it led no more, where pods are known.
+    pub outlook: Option<Outlook>,
+    /// What ended the term of the leader before.
+    pub last: Option<Outlook>,
 }
 
 impl Projection {

@@ -62,6 +62,7 @@ fn subject(projections: Projections, status: LeaderElectionStatus) -> Subject {
         projections: Some(Box::new(projections)),
         pod_binding: None,
         max_candidates: 50,
+        own_series: false,
     };
     let mut object = LeaderElection::new("app", spec);
     object.metadata.namespace = Some("shop".to_owned());

@@ -35,6 +35,7 @@ fn spec(type_: DialectType, acknowledgement: Option<&str>) -> LeaderElectionSpec
         projections: None,
         pod_binding: None,
         max_candidates: 3,
+        own_series: false,
     }
 }
 

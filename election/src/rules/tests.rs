@@ -21,6 +21,7 @@ fn spec(path: &str, type_: DialectType) -> LeaderElectionSpec {
         projections: None,
         pod_binding: None,
         max_candidates: 50,
+        own_series: false,
     }
 }
 

@@ -1,26 +1,31 @@
 //! The last changes of the leader.
 
-use bellwether_api::election::{Leader, PreviousLeader, Transition};
+use bellwether_api::election::{EndOfTerm, Leader, PreviousLeader, Transition};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::terms::Outlook;
 
 /// How many are kept.
 pub(super) const LENGTH: usize = 10;
 
-/// The history with the present leader at its head.
+/// The history with the present leader at its head. `cause` is what ended the last leader's term if another leads, or nobody.
 ///
 /// Within one term only the known facts of the leader may change: an ephemeral node has one owner for its
 /// whole life, and an ACL may stop hiding its data.
 pub(super) fn recorded(
     mut history: Vec<Transition>,
     leader: Option<&Leader>,
+    cause: Option<EndOfTerm>,
     now: Timestamp,
 ) -> Vec<Transition> {
+    let somebody_led = history.first().is_some_and(|head| head.identity.is_some());
     let present = Transition {
         time: Time(now),
         identity: leader.map(|leader| leader.identity.clone()),
         node: leader.map(|leader| leader.node.clone()),
         fencing_token: leader.and_then(|leader| leader.fencing_token.clone()),
+        cause: cause.filter(|_| somebody_led),
     };
     match (history.first_mut(), leader) {
         (None, None) => {}
@@ -35,6 +40,22 @@ pub(super) fn recorded(
         }
     }
     history
+}
+
+/// Tells what ended the last term of that leader, as known by now: more than when the next one began.
+pub(super) fn settle(history: &mut [Transition], last: &Outlook) {
+    let after = after(history, &last.node, last.token.as_deref());
+    if let Some(change) = after.and_then(|after| history.get_mut(after)) {
+        change.cause = last.cause.or(change.cause);
+    }
+}
+
+/// Which change ended the last term of the leader with this node and token.
+pub(super) fn after(history: &[Transition], node: &str, token: Option<&str>) -> Option<usize> {
+    let is_of = |change: &Transition| {
+        change.node.as_deref() == Some(node) && change.fencing_token.as_deref() == token
+    };
+    history.iter().skip(1).position(is_of)
 }
 
 /// How many leaders within [`FLAPPING_WITHIN`] are told as flapping. No more than these fit into the [`LENGTH`] of the

@@ -37,6 +37,7 @@ fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
         projections: None,
         pod_binding: None,
         max_candidates: 50,
+        own_series: false,
     }
 }
 
@@ -528,6 +529,8 @@ fn what_became_of_projections_is_told_and_stands_until_it_is_known_anew() {
     spec.projections = Some(Box::new(projections));
     let sight = queue(&spec, &[("a", 1)], &[]);
     let of = |node: &str| Projection {
+        outlook: None,
+        last: None,
         node: Some(node.to_owned()),
         token: Some("4294967297".to_owned()),
         pod: Some("pod-a".to_owned()),

@@ -13,6 +13,7 @@ use bellwether_election::permissions::Permissions;
 use bellwether_election::projection::{
     Binder, CandidatePods, Failure, Projection, Subject, believed, candidate_pods, kept, report,
 };
+use bellwether_election::terms::{Deeds, Terms};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::sync::mpsc;
@@ -49,6 +50,7 @@ pub(super) struct Entry {
     /// How the leader was asked to hand over, and what the status tells of it.
     question: Option<Question>,
     handed_over: Option<NewCondition>,
+    terms: Terms,
     /// The pods whose leader is asked because of a cordoned node, by uid, with the token: each for one term, until other
     /// nodes are cordoned. Otherwise a lead that comes back would be handed over without end.
     pub(super) asked_by_cordon: BTreeMap<String, String>,
@@ -104,6 +106,7 @@ impl Entry {
             rollout: Rollout::default(),
             question: None,
             handed_over: None,
+            terms: Terms::default(),
             asked_by_cordon: BTreeMap::new(),
             reported: None,
             noticed: None,
@@ -129,6 +132,9 @@ impl Entry {
         });
         if spec.handover.is_none() {
             self.handed_over = None;
+        }
+        if !spec.needs_pods() {
+            self.terms = Terms::default();
         }
         self.failures = 0;
     }
@@ -162,7 +168,7 @@ impl Entry {
         }
     }
 
-    /// What a look at the rollout of a workload starts from, if there is one.
+    /// Looks at the leader's pod. Returns what a look at the rollout of a workload starts from, if there is one.
     fn look(
         &mut self,
         subject: &Subject,
@@ -173,6 +179,12 @@ impl Entry {
             Ok(pod_watch) => pod_watches.pods(pod_watch).and_then(Result::ok),
             Err(_) => None,
         };
+        if let (Ok(candidate_pods), Some(pods)) = (candidate_pods, pods) {
+            let mut terms = std::mem::take(&mut self.terms);
+            let binding = candidate_pods.leader.as_ref();
+            terms.look(subject, binding, pods, self, Timestamp::now());
+            self.terms = terms;
+        }
         self.rollout
             .look(subject, candidate_pods, pods, self.sighting.clone())
     }
@@ -367,7 +379,9 @@ impl Entry {
             .told()
             .into_iter()
             .chain(self.handed_over.clone());
-        let projection = report(subject, binding.as_ref(), &failures, others);
+        let mut projection = report(subject, binding.as_ref(), &failures, others);
+        projection.outlook = self.terms.present(self);
+        projection.last = self.terms.last().cloned();
         let generation = subject.object.metadata.generation;
         let reported = Some((generation, projection));
         if self.reported == reported {
@@ -381,5 +395,19 @@ impl Entry {
             generation,
             projection,
         })
+    }
+}
+
+impl Deeds for Entry {
+    fn evicted(&self, uid: &str) -> bool {
+        self.rollout.has_evicted(uid)
+    }
+
+    fn asked(&self, token: &str) -> bool {
+        let handover = self.object.spec.handover.as_ref();
+        let seconds = handover.and_then(|handover| u64::try_from(handover.timeout_seconds).ok());
+        let timeout = Duration::from_secs(seconds.unwrap_or_default());
+        let question = self.question.as_ref();
+        question.is_some_and(|question| question.is_open(token, timeout))
     }
 }

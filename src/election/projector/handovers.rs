@@ -43,6 +43,14 @@ pub(super) struct Question {
     answer: Arc<OnceLock<Result<(), String>>>,
 }
 
+impl Question {
+    /// Whether the leader with this token was asked less than `timeout` ago and did not refuse.
+    pub(super) fn is_open(&self, token: &str, timeout: Duration) -> bool {
+        let refused = matches!(self.answer.get(), Some(Err(_)));
+        self.token == token && self.first.elapsed() < timeout && !refused
+    }
+}
+
 /// What has to be known to ask the leader of an election.
 #[derive(Clone, Debug)]
 pub(super) struct Questioner {

@@ -155,6 +155,11 @@ impl Rollout {
         looked.again
     }
 
+    /// Whether the pod with this uid was evicted, as far as it may still exist.
+    pub(super) fn has_evicted(&self, uid: &str) -> bool {
+        self.evicted.contains(uid)
+    }
+
     /// What the status tells.
     pub(super) fn told(&self) -> Option<NewCondition> {
         self.told.clone()

@@ -16,6 +16,7 @@ use super::super::messages::{Projected, Seen};
 use super::super::metrics::Metrics;
 use super::super::noticed::Noticed;
 use super::super::pace::Pace;
+use super::super::series::Leadership;
 use super::super::sighting::Sighting;
 
 /// How often one status may be written: what is urgent so many times in a row, and then, as anything
@@ -166,6 +167,16 @@ impl Entry {
             Computed::Same => self.object.status.clone().map(Arc::new),
             Computed::Other(status) => Some(status.clone()),
         }
+    }
+
+    /// Whether somebody leads.
+    pub(super) fn leadership(&mut self) -> Leadership {
+        let status = self.status();
+        let projected = self.projected.as_ref();
+        Leadership::of(
+            status.as_deref(),
+            projected.map(|projected| &projected.projection),
+        )
     }
 
     fn compute(&mut self) -> Option<LeaderElectionStatus> {

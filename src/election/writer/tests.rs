@@ -154,6 +154,7 @@ fn object() -> LeaderElection {
         projections: None,
         pod_binding: None,
         max_candidates: 50,
+        own_series: false,
     };
     let mut object = LeaderElection::new("one", spec);
     object.metadata.namespace = Some("default".to_owned());

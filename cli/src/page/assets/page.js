@@ -161,7 +161,7 @@ function election(opened) {
     make("td", { class: "keep" }, when(candidate.since))));
   const history = view.history.map((change) => make("tr", null,
     make("td", { class: "keep" }, when(change.time)), make("td", null, orNone(change.identity, "nobody leads")),
-    make("td", { class: "number" }, orNone(change.token))));
+    make("td", { class: "number" }, orNone(change.token)), make("td", null, orNone(change.cause, ""))));
   const rest = view.candidates > view.queue.length ? " (the first " + view.queue.length + " of " + view.candidates + ")" : "";
   return [
     make("div", { class: "bar" }, title(nameOf(view)),
@@ -173,7 +173,7 @@ function election(opened) {
     ]),
     make("div", { class: "columns" },
       queue.length ? table("Queue of candidates" + rest, [["Place", "number"], ["Candidate"], ["Znode"], ["Since"]], queue) : null,
-      history.length ? table("Last changes of the leader", [["Time"], ["Who leads since"], ["Fencing token", "number"]], history) : null),
+      history.length ? table("Last changes of the leader", [["Time"], ["Who leads since"], ["Fencing token", "number"], ["Term before ended by"]], history) : null),
     conditions(view.conditions),
   ];
 }

@@ -281,6 +281,26 @@ fn of_several_containers_the_named_one_counts_or_else_all() {
 }
 
 #[test]
+fn a_pod_tells_since_when_anything_of_it_runs_and_whether_it_is_evicted() {
+    let facts = |pod| PodFacts::from_pod(&serde_json::from_value(pod).unwrap()).unwrap();
+    let began = |containers: &[_]| facts(started(containers)).began;
+    // Of two containers one is started again: it may have been the candidate, or not.
+    assert_eq!(
+        began(&[("app", Some(40)), ("proxy", Some(20))]),
+        Some(at(20))
+    );
+    assert_eq!(began(&[("app", None), ("proxy", Some(20))]), Some(at(20)));
+    assert_eq!(began(&[("app", None)]), None);
+    let mut named = started(&[("app", None), ("proxy", Some(20))]);
+    named["metadata"]["annotations"] = json!({DEFAULT_CONTAINER: "app"});
+    assert_eq!(facts(named).began, None);
+    let mut pod = started(&[("app", Some(20))]);
+    assert!(!facts(pod.clone()).is_disrupted);
+    pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True"}]);
+    assert!(facts(pod).is_disrupted);
+}
+
+#[test]
 fn a_leader_that_renews_its_term_is_bound_by_its_last_write() {
     let mut known = Pods::new("shop");
     known.insert(PodFacts {

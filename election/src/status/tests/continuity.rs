@@ -5,6 +5,7 @@ use bellwether_api::election::{PodLabelsProjection, Projections};
 use jiff::SignedDuration;
 
 use super::*;
+use crate::terms::Outlook;
 
 /// An election whose dialect is left open, seen with these children.
 fn open(children: &[&str]) -> (LeaderElectionSpec, Sight) {
@@ -92,6 +93,8 @@ fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one(
     let spec = labelling();
     let seen = queue(&spec, &[("a", 1)], &[]);
     let projected = Projection {
+        outlook: None,
+        last: None,
         conditions: vec![words::condition(
             ConditionType::Projected,
             ConditionStatus::True,
@@ -118,6 +121,8 @@ fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one(
 fn projections_of_another_leader_are_not_told_of_this_one() {
     let spec = labelling();
     let projected = |leader: Option<&Leader>| Projection {
+        outlook: None,
+        last: None,
         node: leader.map(|leader| leader.node.clone()),
         token: leader.and_then(|leader| leader.fencing_token.clone()),
         pod: leader.map(|leader| format!("pod-of-{}", leader.identity)),
@@ -367,4 +372,57 @@ fn a_lease_that_is_renewed_by_deleting_and_creating_goes_on() {
         None
     );
     assert_eq!(tenure.holds_back(&gone, later(1)), None);
+}
+
+#[test]
+fn a_change_tells_what_ended_the_term_before() {
+    let spec = spec(None);
+    let sights = [
+        queue(&spec, &[("a", 1), ("b", 2)], &[]),
+        queue(&spec, &[("b", 2)], &[]),
+        missing(&spec),
+    ];
+    let first = status(&spec, Some(1), &sights[0], None, at(0));
+    let leader = first.leader.as_ref().unwrap();
+    let outlook = Outlook {
+        node: leader.node.clone(),
+        token: leader.fencing_token.clone(),
+        cause: Some(EndOfTerm::Evicted),
+        has_ended: false,
+    };
+    let known = Projection {
+        outlook: Some(outlook.clone()),
+        ..Projection::default()
+    };
+    let next = |sight: &Sight, old: &LeaderElectionStatus, known: Option<&Projection>| {
+        let next = status_and_projection(&spec, Some(1), sight, known, Some(old), at(9));
+        (next.history[0].cause, next)
+    };
+    let evicted = Some(EndOfTerm::Evicted);
+    assert_eq!(next(&sights[0], &first, Some(&known)).0, None);
+    let (cause, second) = next(&sights[1], &first, Some(&known));
+    assert_eq!((cause, second.history.len()), (evicted, 2));
+    let (cause, mut unexplained) = next(&sights[1], &first, None);
+    assert_eq!(cause, None);
+    // What is known of an earlier leader does not explain the end of a later one.
+    let (cause, nobody) = next(&sights[2], &second, Some(&known));
+    assert_eq!((cause, nobody.history.len()), (None, 3));
+    let (cause, nobody) = next(&sights[2], &first, Some(&known));
+    assert_eq!(cause, evicted);
+    // Nobody's term ended when the next one began.
+    assert_eq!(next(&sights[1], &nobody, Some(&known)).0, None);
+
+    // It becomes known when the next one leads, or was thought to be something else.
+    let late = Projection {
+        last: Some(outlook),
+        ..Projection::default()
+    };
+    for before in [None, Some(EndOfTerm::ReleasedOrExpired)] {
+        unexplained.history[0].cause = before;
+        let (cause, told) = next(&sights[1], &unexplained, Some(&late));
+        assert_eq!((cause, told.history.len()), (evicted, 2));
+        let leader = first.leader.as_ref().unwrap();
+        let told = end_of_term(&told, &leader.node, leader.fencing_token.as_deref());
+        assert_eq!(told, evicted);
+    }
 }
