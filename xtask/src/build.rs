@@ -9,7 +9,9 @@ use std::{
 use anyhow::{Context, Result};
 
 pub(crate) use bellwether_test_cluster::cargo::{cargo, programs, root};
-use bellwether_test_cluster::cargo::{name_no_directories, programs_in, target_directory};
+use bellwether_test_cluster::cargo::{
+    name_no_directories, programs_in, target_directory, without_lints,
+};
 
 use crate::{image, process, progress};
 
@@ -53,6 +55,7 @@ fn dist_of(tree: &Path, build: &str, release: bool, target: &Path) -> Result<()>
     }
     if release {
         command.arg("--release");
+        without_lints(&mut command);
         name_no_directories(&mut command, tree)?;
     }
     let log = target_directory().join("dist.log");

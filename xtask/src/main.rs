@@ -9,6 +9,7 @@ mod bench;
 mod build;
 mod chart;
 mod check;
+mod compile;
 #[cfg(test)]
 mod dashboard;
 mod demo;
@@ -51,7 +52,7 @@ enum Command {
     #[command(subcommand)]
     Bench(bench::Command),
     /// Formatting, lints, documentation, generated files, dependencies
-    Check,
+    Check(check::Arguments),
     /// Write everything in the tree that is generated: CRDs, API reference, chart values
     Gen,
     /// Build the operator's static programs into dist/
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
         Command::Simulate(arguments) => simulate::simulate(&arguments).map(done),
         Command::Fuzz(arguments) => fuzz::fuzz(&arguments).map(done),
         Command::Bench(bench) => bench::bench(&bench, &arguments.target).map(done),
-        Command::Check => check::check().map(done),
+        Command::Check(check) => check::check(&check).map(done),
         Command::Gen => generate::generate().map(done),
         Command::Dist { release, auditable } => build::dist(release, auditable).map(done),
         Command::Install => install::operator(&arguments.target).map(|_| ExitCode::SUCCESS),

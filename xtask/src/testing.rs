@@ -1,7 +1,6 @@
 //! `cargo xtask test`: everything, from unit tests to the end-to-end tests on a real cluster.
 
 use std::{
-    collections::BTreeMap,
     env,
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -12,11 +11,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde_json::Value;
 
 use crate::{
     build::{self, root},
     cluster::{Cluster, Target, jars, requirements},
+    compile::{self, Compiled},
     install, process,
     progress::{say, seconds},
     simulate::{self, Lives},
@@ -74,7 +73,9 @@ struct Found {
 pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     let started = Instant::now();
     let mut found = Found::default();
-    let programs = Programs::compile()?;
+    say("compiling ...");
+    let programs = compile::all()?;
+    say(format!("compiled in {}", seconds(started.elapsed())));
     let beside = Beside::chosen(arguments, &programs)?;
     let has_cluster = !(arguments.no_cluster || arguments.servers || arguments.quick);
     let was_running = has_cluster && (target.is_existing()? || Cluster::open(target).is_ok());
@@ -120,7 +121,7 @@ struct Beside {
 }
 
 impl Beside {
-    fn chosen(arguments: &Arguments, programs: &Programs) -> Result<Self> {
+    fn chosen(arguments: &Arguments, programs: &Compiled) -> Result<Self> {
         if arguments.end_to_end {
             return Ok(Self::default());
         }
@@ -133,7 +134,7 @@ impl Beside {
         let lives = has_lives.then(|| {
             let simulate = match lives {
                 Lives::Long => simulate::simulator(true),
-                _ => programs.path("simulate"),
+                _ => programs.program("simulate"),
             };
             simulate.map(|simulate| (simulate, lives))
         });
@@ -174,12 +175,12 @@ fn unit(arguments: &Arguments) -> Result<Command> {
 }
 
 /// The tests that run ZooKeeper servers as plain processes.
-fn servers(arguments: &Arguments, programs: &Programs) -> Result<Command> {
-    let mut command = Command::new(programs.path("servers")?);
+fn servers(arguments: &Arguments, programs: &Compiled) -> Result<Command> {
+    let mut command = Command::new(programs.program("servers")?);
     command.args(&arguments.filter).current_dir(root());
     command
         .env("BELLWETHER_ZOOKEEPER_JARS", jars::server_jars()?)
-        .env("BELLWETHER_MEMBER", programs.path("bellwether-member")?);
+        .env("BELLWETHER_MEMBER", programs.program("bellwether-member")?);
     if arguments.long {
         command.env("BELLWETHER_ROUNDS", LONG.to_string());
     }
@@ -201,11 +202,11 @@ fn start(target: &Target) -> Result<Cluster> {
 fn end_to_end(
     arguments: &Arguments,
     cluster: &Cluster,
-    programs: &Programs,
+    programs: &Compiled,
     beside: Beside,
     found: &mut Found,
 ) -> Result<()> {
-    let program = programs.path("cluster")?;
+    let program = programs.program("cluster")?;
     let tests = |part: &str| -> Result<Command> {
         let mut command = cluster.exec(&[&*program.to_string_lossy()])?;
         command.args(&arguments.filter).current_dir(root());
@@ -223,46 +224,6 @@ fn end_to_end(
     found.run("end-to-end tests", &mut tests("together")?)?;
     let title = "end-to-end tests, one by one";
     found.run_beside(title, &mut tests("alone")?, |found| beside.run(found))
-}
-
-/// The programs that the tests run, by the names of their cargo targets. All are compiled by one command:
-/// cargo unites the features of what it compiles together, so that each package on its own would compile
-/// many libraries once more.
-#[derive(Debug)]
-struct Programs(BTreeMap<String, PathBuf>);
-
-impl Programs {
-    fn compile() -> Result<Self> {
-        say("compiling ...");
-        let begin = Instant::now();
-        let mut compile = build::cargo("build")?;
-        compile.args(["--workspace", "--bins", "--tests", "--locked"]);
-        compile.args(build::AS_TESTED);
-        compile.arg("--message-format=json-render-diagnostics");
-        let messages = process::output(&mut compile)?;
-        say(format!("compiled in {}", seconds(begin.elapsed())));
-        Ok(Self::named_in(&messages))
-    }
-
-    /// The programs that cargo's messages name: programs proper, and programs of tests.
-    fn named_in(messages: &str) -> Self {
-        let messages = messages.lines().filter_map(|line| {
-            let message: Value = serde_json::from_str(line).ok()?;
-            let target = &message["target"];
-            let tests = target["kind"][0] == "test";
-            (target["kind"][0] == "bin" || tests).then_some(())?;
-            // A program proper is compiled a second time, with its own unit tests in it.
-            (message["profile"]["test"] == tests).then_some(())?;
-            let path = PathBuf::from(message["executable"].as_str()?);
-            Some((target["name"].as_str()?.to_owned(), path))
-        });
-        Self(messages.collect())
-    }
-
-    fn path(&self, name: &str) -> Result<PathBuf> {
-        let path = self.0.get(name).cloned();
-        path.with_context(|| format!("cargo built no program {name}"))
-    }
 }
 
 impl Found {
@@ -329,30 +290,7 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    #[test]
-    fn programs_are_told_from_their_unit_tests_and_from_libraries() {
-        let message = |kind: &str, name: &str, test: bool, path: &str| {
-            let target = json!({ "kind": [kind], "name": name });
-            let profile = json!({ "test": test });
-            json!({ "target": target, "profile": profile, "executable": path }).to_string()
-        };
-        let messages = [
-            message("bin", "member", false, "/member"),
-            message("bin", "member", true, "/member-unit-tests"),
-            message("test", "cluster", true, "/cluster-1"),
-            message("lib", "cluster", true, "/unit-tests"),
-            json!({ "reason": "build-finished" }).to_string(),
-        ];
-        let programs = Programs::named_in(&messages.join("\n"));
-        let path = |name: &str| programs.path(name).unwrap();
-        assert_eq!(path("member"), Path::new("/member"));
-        assert_eq!(path("cluster"), Path::new("/cluster-1"));
-        assert!(programs.path("simulate").is_err());
-    }
 
     #[test]
     fn results_of_all_test_programs_are_added_up() {

@@ -26,10 +26,25 @@ pub fn cargo(subcommand: &str) -> Result<Command> {
         .current_dir(root())
         .env(flags_variable(&target), STATIC);
     // CI compiles once, so what speeds the next compilation would be written for nothing.
-    if env::var_os("CI").is_some() {
+    if is_ci() {
         command.env("CARGO_INCREMENTAL", "0");
+        command.env(WRAPPER, "clippy-driver");
     }
     Ok(command)
+}
+
+/// Whether this runs for CI, and not for a person who compiles again and again.
+pub fn is_ci() -> bool {
+    env::var_os("CI").is_some()
+}
+
+/// What cargo compiles the project's own packages with. Clippy's compiler is rustc with more lints, and leaves out
+/// optimizations that its lints could not see through.
+const WRAPPER: &str = "RUSTC_WORKSPACE_WRAPPER";
+
+/// Has a command of [`cargo`] compile with rustc itself, for what people run.
+pub fn without_lints(command: &mut Command) {
+    command.env_remove(WRAPPER);
 }
 
 const STATIC: &str = "-C target-feature=+crt-static";
