@@ -15,6 +15,19 @@ import common
 from common import say, stop
 
 
+def create(client, node, data):
+    """Whether the znode was created before this program is asked to stop. A client that never connects again
+    answers nothing, and nothing interrupts one that waits for its answer."""
+    answer = client.create_async(node, data)
+    while True:
+        try:
+            answer.get(timeout=1)
+            return True
+        except client.handler.timeout_exception:
+            if stop.is_set():
+                return False
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hosts", required=True)
@@ -50,8 +63,7 @@ def main():
         acknowledged, again = False, False
         while not acknowledged and not stop.is_set():
             try:
-                client.create(node, str(number).encode())
-                acknowledged = True
+                acknowledged = create(client, node, str(number).encode())
             except NodeExistsError:
                 # Only this program writes here, so an earlier attempt of this run made it.
                 acknowledged = again
