@@ -9,6 +9,7 @@ mod dialects;
 mod guidance;
 mod handover;
 mod identity;
+mod leadership_check;
 mod projections;
 mod reasons;
 pub mod recipe;
@@ -29,6 +30,7 @@ pub use dialect::{
 pub use dialects::DialectType;
 pub use handover::{DEFAULT_HANDOVER_TIMEOUT, Handover, HandoverMethod, HandoverRequest};
 pub use identity::{IdentityDecoder, IdentityOptions};
+pub use leadership_check::{DEFAULT_CHECK_PERIOD, LeadershipCheck, LeadershipQuestion};
 pub use projections::{
     DEFAULT_LEASE_DURATION, DEFAULT_ROLE_KEY, LeaseProjection, OnStale, PodBinding,
     PodLabelsProjection, PortProtocol, ProjectedPort, Projections, RolloutProjection,
@@ -118,6 +120,7 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
 #[x_kube(validation = Rule::new("!has(self.connection) || self.connection == null || !has(self.authentication) || self.authentication == null || (has(self.connection.tls) && self.connection.tls != null)").message("authentication beside connection needs connection.tls: a password is not sent in clear"))]
 #[x_kube(validation = Rule::new(projections::or_selects("!has(self.projections) || self.projections == null || !(has(self.projections.service) && self.projections.service != null || has(self.projections.podLabels) && self.projections.podLabels != null || has(self.projections.rollout) && self.projections.rollout != null)")).message("projections.service, projections.podLabels and projections.rollout need podBinding.selector with at least one label: it says which pods the candidates may be"))]
 #[x_kube(validation = Rule::new(projections::or_selects("!has(self.handover) || self.handover == null")).message("handover needs podBinding.selector with at least one label: it says which pods the candidates may be"))]
+#[x_kube(validation = Rule::new(projections::or_selects("!has(self.leadershipCheck) || self.leadershipCheck == null")).message("leadershipCheck needs podBinding.selector with at least one label: it says which pods the candidates may be"))]
 #[allow(
     clippy::duplicated_attributes,
     reason = "each printcolumn has its own type_"
@@ -166,7 +169,11 @@ pub struct LeaderElectionSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handover: Option<Box<Handover>>,
 
-    /// How it is found out which pod a candidate runs in, where a projection or a handover has to know.
+    /// How the candidates' pods are asked whether they lead, so that two that do are noticed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leadership_check: Option<Box<LeadershipCheck>>,
+
+    /// How it is found out which pod a candidate runs in, where a projection, a handover or a check has to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_binding: Option<Box<PodBinding>>,
 
@@ -199,13 +206,14 @@ impl LeaderElectionSpec {
 
     /// Whether something is done about who leads, beside telling it in the status, or the leader's pod has to be known.
     pub fn is_acted_on(&self) -> bool {
-        self.projections.is_some() || self.handover.is_some() || self.measures_pods()
+        self.projections.is_some() || self.needs_pods()
     }
 
     /// Whether the leader's pod has to be known.
     pub fn needs_pods(&self) -> bool {
         let projections = self.projections.as_ref();
         self.handover.is_some()
+            || self.leadership_check.is_some()
             || projections.is_some_and(|all| all.need_pods())
             || self.measures_pods()
     }

@@ -81,6 +81,8 @@ reasons! {
     RolledOut: NOTHING,
     /// `LeaderElection`, a warning: no pod of its workload can be evicted.
     RolloutStopped: "What the reason of the condition `RolledOut` says.",
+    /// `LeaderElection`, a warning: a pod says that it leads, and another one leads by the znodes, or nobody.
+    RivalLeader: "What the reason of the condition `SoleLeader` says.",
 }
 
 #[cfg(test)]

@@ -144,7 +144,10 @@ pub(crate) struct Run {
     /// if none is given.
     #[arg(long = "allow-handover-port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub allowed_handover_ports: Vec<u16>,
-
+    /// Let pods be asked at this port whether they lead, in `spec.leadershipCheck`; repeat it for several. None is allowed if none
+    /// is given.
+    #[arg(long = "allow-leadership-check-port", value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub allowed_check_ports: Vec<u16>,
     /// Let leaders be asked to hand over when their node is cordoned, in `spec.handover.onCordon`. The operator then watches
     /// which nodes are.
     #[arg(long)]

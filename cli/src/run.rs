@@ -58,6 +58,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             hosts: arguments.allowed_hosts.into(),
             label_keys: arguments.allowed_label_keys,
             handover_ports: arguments.allowed_handover_ports,
+            check_ports: arguments.allowed_check_ports,
             handover_on_cordon: arguments.handover_on_cordon,
             own_series: arguments.election_series,
         },

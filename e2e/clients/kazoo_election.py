@@ -17,7 +17,12 @@ def main():
     parser.add_argument("--path", required=True)
     parser.add_argument("--id", required=True)
     parser.add_argument("--timeout", type=float, default=common.SESSION, help="session timeout in seconds")
-    parser.add_argument("--resign", type=int, help="port at which it takes POST /resign, which lets it lead no more")
+    parser.add_argument(
+        "--resign",
+        type=int,
+        help="port at which it takes POST /resign, which lets it lead no more, and GET /leads, which says whether it does",
+    )
+    parser.add_argument("--unaware", action="store_true", help="does not notice that its session expired, and leads on")
     arguments = parser.parse_args()
     common.started(id=arguments.id)
     client = common.connect(arguments.hosts, arguments.timeout)
@@ -26,7 +31,7 @@ def main():
 
     def leave(state):
         # With the session the candidacy is gone, and kazoo leaves it to the application to notice.
-        if state == KazooState.LOST:
+        if state == KazooState.LOST and not arguments.unaware:
             leading.clear()
 
     client.add_listener(leave)
@@ -46,6 +51,10 @@ def main():
                 say("resign", token=self.headers.get("Bellwether-Fencing-Token"))
                 leading.clear()
             self.send_response(404 if not known else 200 if leads else 409)
+            self.end_headers()
+
+        def do_GET(self):
+            self.send_response(404 if self.path != "/leads" else 200 if leading.is_set() else 503)
             self.end_headers()
 
         def log_message(self, *_):

@@ -76,6 +76,17 @@ impl<'w> Election<'w> {
             .ok_or_else(|| format!("there is no condition {type_}"))
     }
 
+    /// The message of a condition.
+    pub fn message(&self, type_: &str) -> Result<String, String> {
+        let status = self.status()?;
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let told = conditions.find(|condition| condition["type"] == type_);
+        let message = told.and_then(|condition| condition["message"].as_str());
+        message
+            .map(str::to_owned)
+            .ok_or_else(|| format!("there is no condition {type_}: {status}"))
+    }
+
     /// Waits until a condition has this status and reason.
     pub fn wait_condition(&self, type_: &str, status: &str, reason: &str) -> Result<()> {
         until(

@@ -23,6 +23,7 @@
 mod anomaly;
 mod beside;
 pub mod census;
+pub mod claims;
 mod decode;
 mod dialect;
 pub mod handover;

@@ -1,5 +1,5 @@
 //! What elections may do beyond their namespace: to which hosts they connect, where credentials are sent, which labels
-//! pods get, at which ports of pods leaders are asked to hand over, and how many have series of their own.
+//! pods get, at which ports of pods leaders are asked to hand over and pods whether they lead, and how many have series of their own.
 //!
 //! Whoever may create a `LeaderElection` has the operator act, from its place in the network and with its
 //! rights. So the administrator names the hosts and the keys of labels, and the owner of a Secret names the
@@ -20,6 +20,8 @@ pub struct Permissions {
     pub label_keys: Vec<LabelKeyPattern>,
     /// The ports of pods at which leaders may be asked to hand over.
     pub handover_ports: Vec<u16>,
+    /// The ports of pods at which they may be asked whether they lead.
+    pub check_ports: Vec<u16>,
     /// Whether leaders may be asked because their node is cordoned: the operator then watches which nodes are.
     pub handover_on_cordon: bool,
     /// How many elections may have series of their own in the operator's metrics.
@@ -62,9 +64,12 @@ impl Permissions {
 
     /// Whether leaders may be asked to hand over at this port of their pods.
     pub fn allows_handover(&self, port: i32) -> bool {
-        self.handover_ports
-            .iter()
-            .any(|allowed| i32::from(*allowed) == port)
+        has(&self.handover_ports, port)
+    }
+
+    /// Whether pods may be asked at this port whether they lead.
+    pub fn allows_check(&self, port: i32) -> bool {
+        has(&self.check_ports, port)
     }
 
     /// Whether pods may get a label with this key.
@@ -77,6 +82,10 @@ impl Permissions {
         let labels = spec.projections.as_ref()?.pod_labels.as_ref()?;
         (!self.allows_label_key(&labels.key)).then_some(&labels.key)
     }
+}
+
+fn has(ports: &[u16], port: i32) -> bool {
+    ports.iter().any(|allowed| i32::from(*allowed) == port)
 }
 
 /// Why a connection is not made.

@@ -275,6 +275,7 @@ fn tell_projection(
                 ConditionType::Projected,
                 ConditionType::RolledOut,
                 ConditionType::HandedOver,
+                ConditionType::SoleLeader,
             ];
             let types = types.map(ConditionType::as_str);
             let old = old.conditions.iter();

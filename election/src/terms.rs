@@ -99,6 +99,13 @@ impl Terms {
         Some(self.present.as_ref()?.told(deeds))
     }
 
+    /// The fencing token with which the leader in the pod with this uid led before, if it was the last one.
+    pub fn led_before(&self, uid: &str) -> Option<String> {
+        let (term, _) = self.last.as_ref()?;
+        let (_, pod) = term.pod.as_ref()?;
+        term.outlook.token.clone().filter(|_| pod == uid)
+    }
+
     /// What is told of the leader before.
     pub fn last(&self) -> Option<&Outlook> {
         self.last.as_ref().map(|(term, _)| &term.outlook)

@@ -69,12 +69,7 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
     // A mirror that never saw anything has lost nothing.
     let saw = old.is_some_and(|old| old.observed_zxid.is_some() && old.stale_since.is_none());
     if new.stale_since.is_some() && saw {
-        let synced = ConditionType::Synced.as_str();
-        let condition = new
-            .conditions
-            .iter()
-            .find(|condition| condition.type_ == synced);
-        let note = condition
+        let note = condition(new, ConditionType::Synced)
             .map(|condition| condition.message.clone())
             .unwrap_or_default();
         events.push(event(
@@ -97,7 +92,23 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
         ));
     }
     events.extend(rollout(old, new));
+    let rival =
+        |status| condition(status, ConditionType::SoleLeader).filter(|c| c.status == "False");
+    if let (Some(rival), None) = (rival(new), old.and_then(rival)) {
+        let note = rival.message.clone();
+        events.push(event(
+            EventType::Warning,
+            EventReason::RivalLeader,
+            "Ask",
+            note,
+        ));
+    }
     events
+}
+
+fn condition(status: &LeaderElectionStatus, type_: ConditionType) -> Option<&Condition> {
+    let mut conditions = status.conditions.iter();
+    conditions.find(|condition| condition.type_ == type_.as_str())
 }
 
 /// A rollout that begins, ends, or cannot go on. That it waits for a pod or the next leader belongs to its course.
@@ -125,19 +136,14 @@ fn rollout(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Op
 }
 
 fn rolled_out(status: &LeaderElectionStatus) -> Option<&Condition> {
-    let rolled_out = ConditionType::RolledOut.as_str();
-    let mut conditions = status.conditions.iter();
-    conditions.find(|condition| condition.type_ == rolled_out)
+    condition(status, ConditionType::RolledOut)
 }
 
 fn failed_projection(status: &LeaderElectionStatus) -> Option<&Condition> {
-    let projected = ConditionType::Projected.as_str();
-    let mut conditions = status.conditions.iter();
     // For a moment after each change of the leader its projections show the one before: nothing failed.
     let is_moment = |condition: &Condition| condition.reason == Reason::Following.as_str();
-    conditions.find(|condition| {
-        condition.type_ == projected && condition.status == "False" && !is_moment(condition)
-    })
+    condition(status, ConditionType::Projected)
+        .filter(|condition| condition.status == "False" && !is_moment(condition))
 }
 
 fn event(type_: EventType, reason: EventReason, action: &str, mut note: String) -> Event {
@@ -274,6 +280,29 @@ mod tests {
             reasons(Some(&taken), &with("Unknown", "NotObserved")),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn a_rival_is_told_once_and_again_after_it_had_gone() {
+        let with = |status: &str| LeaderElectionStatus {
+            conditions: vec![Condition {
+                type_: "SoleLeader".to_owned(),
+                status: status.to_owned(),
+                reason: String::new(),
+                message: "Two lead.".to_owned(),
+                observed_generation: None,
+                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            }],
+            ..LeaderElectionStatus::default()
+        };
+        for (old, new, told) in [
+            ("True", "False", &["RivalLeader"][..]),
+            ("Unknown", "False", &["RivalLeader"]),
+            ("False", "False", &[]),
+            ("False", "True", &[]),
+        ] {
+            assert_eq!(reasons(Some(&with(old)), &with(new)), told, "{old} {new}");
+        }
     }
 
     #[test]

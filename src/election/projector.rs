@@ -5,6 +5,7 @@
 //! the watches begin when it is held: what they list then is newer than anything that another holder
 //! wrote.
 
+mod claims;
 mod entry;
 mod feed;
 mod handovers;
@@ -394,6 +395,7 @@ impl Projector {
             cordoned: self.cordoned.names(),
             permissions: &self.scope.permissions,
             observations: &self.observations,
+            is_holder: self.client.lease.is_held(),
         };
         let (job, context) = entry.job(sight, Instant::now());
         entry.running = true;
@@ -456,7 +458,8 @@ impl Projector {
                 let mut next = entry.doubt(now);
                 let rollout = looked.and_then(|looked| entry.rollout.looked(looked));
                 let handover = answered.and_then(|answered| entry.answered(answered));
-                for again in rollout.into_iter().chain(handover) {
+                let inquiry = entry.inquires_after;
+                for again in rollout.into_iter().chain(handover).chain(inquiry) {
                     next = Some(next.map_or(now + again, |next| next.min(now + again)));
                 }
                 if failures.is_empty() {

@@ -10,6 +10,7 @@ impl Reason {
         match self {
             Self::EnsembleNotReady => guidance.more("bellwetherensemblewithoutleader"),
             Self::Forbidden | Self::WriteFailed => guidance.more("bellwetherprojectionwritesfail"),
+            Self::RivalLeader => guidance.more("bellwetherrivalleader"),
             _ => guidance,
         }
     }
@@ -25,7 +26,8 @@ impl Reason {
             | Self::Following
             | Self::UpToDate
             | Self::Replaced
-            | Self::HandedOver => NOTHING,
+            | Self::HandedOver
+            | Self::NobodyElse => NOTHING,
             Self::NotProjected => "See the condition `Projected`.",
             Self::EnsembleNotFound => {
                 "Correct `spec.ensembleRef`, or create the ensemble. An ensemble in another namespace has to name this one in `spec.elections.namespaces`."
@@ -128,6 +130,15 @@ impl Reason {
             }
             Self::HandoverUnusable => {
                 "Use `kubectl bellwether handover NAME`, and see the condition `LeaderBound`."
+            }
+            Self::RivalLeader => {
+                "Restart the pod that claims the lead without its znode, and find out what it wrote since another one leads."
+            }
+            Self::NoAnswer => {
+                "If it lasts: compare `spec.leadershipCheck.http` with the application, and see the condition `LeaderBound`."
+            }
+            Self::CheckNotAllowed => {
+                "Add the port to `leadershipChecks.ports` of the operator's chart."
             }
             Self::RolloutForbidden => "Switch on `rbac.rollouts` in the operator's chart.",
         }

@@ -26,6 +26,8 @@ vocabulary! {
         RolledOut,
         /// The leader that was asked to hand over does not lead any more. Only where a handover was asked for.
         HandedOver,
+        /// No pod but the leader's says that it leads. Only where pods are asked.
+        SoleLeader,
     }
 }
 
@@ -131,7 +133,8 @@ vocabulary! {
         PatternInvalid,
         /// `LeaderBound` and `Projected`: no selector says which pods a Service or labels may be for.
         SelectorRequired,
-        /// `LeaderBound` and `Projected`: another candidate leads, or nobody, and the projections do not show it yet.
+        /// `LeaderBound`, `Projected` and `SoleLeader`: another candidate leads, or nobody, since a moment ago, and these are not
+        /// about it yet.
         Following,
         /// `Projected`: everything is as it should be.
         UpToDate,
@@ -173,6 +176,15 @@ vocabulary! {
         HandoverNotAllowed,
         /// `HandedOver`: the annotation does not hold this leader's fencing token, or the leader's pod cannot be asked.
         HandoverUnusable,
+
+        /// `SoleLeader`: no other pod says that it leads.
+        NobodyElse,
+        /// `SoleLeader`: a pod says that it leads, and another one leads by the znodes, or nobody.
+        RivalLeader,
+        /// `SoleLeader`: a pod does not answer, or the leader's pod is not known.
+        NoAnswer,
+        /// `SoleLeader`: the administrator did not allow the port of `spec.leadershipCheck`.
+        CheckNotAllowed,
     }
 }
 
@@ -329,6 +341,14 @@ impl Reason {
             }
             Self::HandoverUnusable => {
                 "The leader is not asked: set the annotation to status.leader.fencingToken, as kubectl bellwether handover does, and spec.handover to a port of the pod."
+            }
+            Self::NobodyElse => "Every pod is asked again and again.",
+            Self::RivalLeader => {
+                "It is told until that pod says otherwise or is gone: restart it if it does not end, and find out what it wrote where resources do not check fencing tokens."
+            }
+            Self::NoAnswer => "Every pod is asked again and again.",
+            Self::CheckNotAllowed => {
+                "No pod is asked: ask the administrator of the operator to allow the port, with leadershipChecks.ports of its chart."
             }
             Self::RolloutForbidden => {
                 "No pod is evicted: switch on rbac.rollouts in the operator's Helm chart, or grant the rights that the chart would; it is tried again twice a minute."

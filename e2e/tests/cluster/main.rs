@@ -28,6 +28,7 @@ mod page;
 mod projections;
 mod reconfiguration;
 mod refusals;
+mod rivals;
 mod rollouts;
 mod routing;
 mod run_time;
@@ -74,6 +75,7 @@ const TESTS: &[Test] = tests![
     1 page::a_hostile_leader_is_shown_as_text_and_a_lost_connection_comes_back,
     1 handovers::a_leader_hands_over_on_request_and_before_its_pod_is_evicted,
     1 rollouts::a_rollout_changes_the_leader_once_and_a_broken_one_never,
+    1 rivals::a_leader_that_hung_for_longer_than_its_session_is_told_of,
     3 command_line::people_see_plan_and_act,
     5 observers::observers_serve_reads_restart_first_and_never_count,
     6 reconfiguration::members_come_and_go_without_a_restart,

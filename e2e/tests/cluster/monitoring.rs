@@ -54,6 +54,10 @@ const EMPTY: &[(&str, &str)] = &[
         "this Prometheus records nothing",
     ),
     (
+        "{type=\"SoleLeader\", status=\"false\"}",
+        "the alert finds a pod that claims the lead of another",
+    ),
+    (
         "bellwether_election_series_left_out) > 0",
         "the alert finds elections that ask for series and have none",
     ),

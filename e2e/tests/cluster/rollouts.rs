@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use bellwether_e2e::clients::pod;
 use bellwether_e2e::election::Election;
 use bellwether_e2e::wait::{throughout, until};
@@ -156,7 +156,7 @@ pub(crate) fn a_rollout_changes_the_leader_once_and_a_broken_one_never(
     world.apply(&candidates(&hosts, "3", "exit 1;"))?;
     let stops = |message: &str| message.contains("Not ready: ");
     until("the rollout stops", PATIENCE, || {
-        let message = told(&election)?;
+        let message = election.message("RolledOut")?;
         stops(&message).then_some(()).ok_or(message)
     })?;
     throughout("one follower is down", Duration::from_secs(10), || {
@@ -176,18 +176,4 @@ pub(crate) fn a_rollout_changes_the_leader_once_and_a_broken_one_never(
         "an undone rollout changed the leader from {second} to {third}"
     );
     Ok(())
-}
-
-/// The message of the condition `RolledOut`.
-fn told(election: &Election<'_>) -> Result<String, String> {
-    let status = election.status()?;
-    let conditions = status["conditions"].as_array().into_iter().flatten();
-    let mut told = conditions.filter(|condition| condition["type"] == "RolledOut");
-    let message = told
-        .next()
-        .and_then(|condition| condition["message"].as_str());
-    message
-        .map(str::to_owned)
-        .context("there is no condition RolledOut")
-        .map_err(|e| e.to_string())
 }

@@ -20,7 +20,7 @@ pub struct Projection {
     pub token: Option<String>,
     /// The leader's pod, if it is known.
     pub pod: Option<String>,
-    /// `LeaderBound`, `Projected`, `RolledOut` and `HandedOver`.
+    /// `LeaderBound`, `Projected`, `RolledOut`, `HandedOver` and `SoleLeader`.
     pub conditions: Vec<NewCondition>,
     /// What would have ended the leader's term if it led no more, where pods are known.
     pub outlook: Option<Outlook>,
@@ -90,6 +90,9 @@ pub(crate) fn following<'c>(
     let told = types.filter_map(|type_| match type_ {
         _ if type_ == ConditionType::LeaderBound.as_str() => {
             Some(say(ConditionType::LeaderBound, ConditionStatus::Unknown))
+        }
+        _ if type_ == ConditionType::SoleLeader.as_str() => {
+            Some(say(ConditionType::SoleLeader, ConditionStatus::Unknown))
         }
         _ if type_ == ConditionType::Projected.as_str() => {
             Some(say(ConditionType::Projected, ConditionStatus::False))

@@ -59,6 +59,7 @@ fn subject(projections: Projections, status: LeaderElectionStatus) -> Subject {
         dialect: Dialect::from(DialectType::Kazoo),
         identity: None,
         handover: None,
+        leadership_check: None,
         projections: Some(Box::new(projections)),
         pod_binding: None,
         max_candidates: 50,

@@ -18,6 +18,7 @@ fn spec(path: &str, type_: DialectType) -> LeaderElectionSpec {
         dialect: Options::from(type_),
         identity: None,
         handover: None,
+        leadership_check: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,

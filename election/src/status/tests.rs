@@ -34,6 +34,7 @@ fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
         },
         identity: None,
         handover: None,
+        leadership_check: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,

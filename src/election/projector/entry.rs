@@ -24,6 +24,7 @@ use super::super::messages::Projected;
 use super::super::noticed::Noticed;
 use super::super::pace::Pace;
 use super::super::sighting::Sighting;
+use super::claims::{Inquiry, Scene};
 use super::feed::Observation;
 use super::handovers::{Answered, Question, Questioner};
 use super::job::{Job, Objects};
@@ -51,6 +52,9 @@ pub(super) struct Entry {
     question: Option<Question>,
     handed_over: Option<NewCondition>,
     terms: Terms,
+    /// Whether other pods say that they lead, and how soon that has to be looked at again.
+    inquiry: Inquiry,
+    pub(super) inquires_after: Option<Duration>,
     /// The pods whose leader is asked because of a cordoned node, by uid, with the token: each for one term, until other
     /// nodes are cordoned. Otherwise a lead that comes back would be handed over without end.
     pub(super) asked_by_cordon: BTreeMap<String, String>,
@@ -88,6 +92,8 @@ pub(super) struct Sight<'p> {
     pub(super) cordoned: &'p BTreeSet<String>,
     pub(super) permissions: &'p Permissions,
     pub(super) observations: &'p mpsc::Sender<Observation>,
+    /// Whether this replica holds the operator's lease.
+    pub(super) is_holder: bool,
 }
 
 impl Entry {
@@ -107,6 +113,8 @@ impl Entry {
             question: None,
             handed_over: None,
             terms: Terms::default(),
+            inquiry: Inquiry::default(),
+            inquires_after: None,
             asked_by_cordon: BTreeMap::new(),
             reported: None,
             noticed: None,
@@ -135,6 +143,10 @@ impl Entry {
         }
         if !spec.needs_pods() {
             self.terms = Terms::default();
+        }
+        if spec.leadership_check.is_none() {
+            self.inquiry = Inquiry::default();
+            self.inquires_after = None;
         }
         self.failures = 0;
     }
@@ -168,15 +180,15 @@ impl Entry {
         }
     }
 
-    /// Looks at the leader's pod. Returns what a look at the rollout of a workload starts from, if there is one.
+    /// Looks at the leader's pod, and asks the others whether they lead. Returns what a look at the rollout of a workload starts from, if there is one.
     fn look(
         &mut self,
         subject: &Subject,
         candidate_pods: Result<&CandidatePods, &Failure>,
-        pod_watches: &PodWatches,
+        sight: Sight<'_>,
     ) -> Option<Look> {
         let pods = match self.pod_watch.as_ref()? {
-            Ok(pod_watch) => pod_watches.pods(pod_watch).and_then(Result::ok),
+            Ok(pod_watch) => sight.pod_watches.pods(pod_watch).and_then(Result::ok),
             Err(_) => None,
         };
         if let (Ok(candidate_pods), Some(pods)) = (candidate_pods, pods) {
@@ -184,6 +196,22 @@ impl Entry {
             let binding = candidate_pods.leader.as_ref();
             terms.look(subject, binding, pods, self, Timestamp::now());
             self.terms = terms;
+            if sight.is_holder {
+                let scene = Scene {
+                    subject,
+                    candidate_pods,
+                    pods,
+                    permissions: sight.permissions,
+                    observations: sight.observations,
+                };
+                let terms = &self.terms;
+                let led_before = |uid: &str| terms.led_before(uid);
+                self.inquires_after = self.inquiry.look(&scene, led_before);
+            }
+        } else if candidate_pods.is_err() {
+            // The condition LeaderBound says why.
+            self.inquiry = Inquiry::default();
+            self.inquires_after = None;
         }
         self.rollout
             .look(subject, candidate_pods, pods, self.sighting.clone())
@@ -233,7 +261,7 @@ impl Entry {
             candidate_pods.roles = None;
         }
         let look = match (&subject, &pods) {
-            (Some(subject), Some(pods)) => self.look(subject, pods.as_ref(), pod_watches),
+            (Some(subject), Some(pods)) => self.look(subject, pods.as_ref(), sight),
             _ => None,
         };
         let questioner = match (&subject, &pods) {
@@ -378,7 +406,8 @@ impl Entry {
             .rollout
             .told()
             .into_iter()
-            .chain(self.handed_over.clone());
+            .chain(self.handed_over.clone())
+            .chain(self.inquiry.told());
         let mut projection = report(subject, binding.as_ref(), &failures, others);
         projection.outlook = self.terms.present(self);
         projection.last = self.terms.last().cloned();

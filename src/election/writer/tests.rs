@@ -151,6 +151,7 @@ fn object() -> LeaderElection {
         dialect: Dialect::from(DialectType::SingleText),
         identity: None,
         handover: None,
+        leadership_check: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,
