@@ -5,7 +5,7 @@
 //! into ZooKeeper shows that. So the pods are asked. Only an answer to a question that was put under the present leader counts,
 //! and only the second in a row: for a moment after each change the leader before is about to notice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use bellwether_api::conditions::{ConditionStatus, NewCondition};
@@ -13,16 +13,13 @@ use bellwether_api::election::{ConditionType, Leader, LeadershipCheck, Reason};
 
 use crate::decode::presentable;
 use crate::projection::{Binding, PodFacts, Pods, Subject};
-use crate::words::condition;
+use crate::words::{condition, names};
 
 /// How many pods of an election are asked at most, in the order of their names.
 pub const MAX_PODS: usize = 64;
 
 /// How many answers in a row make a claim.
 const CONFIRMED: u32 = 2;
-
-/// How many pods a sentence names at most.
-const MAX_LISTED: usize = 5;
 
 /// What a pod answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +157,8 @@ impl Claims {
             } else {
                 "say that they lead"
             };
-            let names = listed(rivals.iter().map(|pod| pod.name.as_str()));
+            let named: Vec<&str> = rivals.iter().map(|pod| pod.name.as_str()).collect();
+            let names = names(&named);
             let before = match led_before(&rival.uid) {
                 Some(token) => format!(
                     " {} led before, with the fencing token {token}, which is refused where tokens are checked.",
@@ -175,10 +173,9 @@ impl Claims {
             let has_answered = said(pod).is_some_and(|(answer, _)| *answer != Answer::Silent);
             pod.ready && !pod.terminating && may_answer(pod) && !has_answered
         });
-        let silent: BTreeSet<&str> = silent.map(|pod| pod.name.as_str()).collect();
+        let silent: Vec<&str> = silent.map(|pod| pod.name.as_str()).collect();
         if !silent.is_empty() {
-            let names = listed(silent.into_iter());
-            let what = format!("No answer whether they lead: {names}.");
+            let what = format!("No answer whether they lead: {}.", names(&silent));
             return say(ConditionStatus::Unknown, Reason::NoAnswer, &what);
         }
         if let (Some(leader), Some(rival)) = (leader, rivals.first()) {
@@ -203,19 +200,6 @@ pub fn not_allowed(check: &LeadershipCheck) -> NewCondition {
     let what = format!("Pods may not be asked at port {port} whether they lead.");
     let (status, reason) = (ConditionStatus::Unknown, Reason::CheckNotAllowed);
     condition(ConditionType::SoleLeader, status, reason, &what)
-}
-
-fn listed<'p>(names: impl Iterator<Item = &'p str>) -> String {
-    let names: Vec<&str> = names.collect();
-    let shown: Vec<String> = names
-        .iter()
-        .take(MAX_LISTED)
-        .map(|name| presentable(name))
-        .collect();
-    match names.len().saturating_sub(MAX_LISTED) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
 }
 
 #[cfg(test)]

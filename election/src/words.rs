@@ -410,19 +410,18 @@ fn finding(anomaly: &Anomaly) -> (Reason, String) {
     }
 }
 
-fn names(nodes: &[String]) -> String {
-    let shown: Vec<_> = nodes
+/// The first of these names, and how many more there are.
+pub(crate) fn names(all: &[impl AsRef<str>]) -> String {
+    let shown: Vec<_> = all
         .iter()
         .take(MAX_NAMES)
-        .map(|node| presentable(node))
+        .map(|name| presentable(name.as_ref()))
         .collect();
-    let more = nodes.len().saturating_sub(MAX_NAMES);
-    let more = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
-    };
-    format!("{}{more}", shown.join(", "))
+    let shown = shown.join(", ");
+    match all.len().saturating_sub(MAX_NAMES) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
 }
 
 fn counted(number: usize, one: &str, many: &str) -> String {

@@ -78,7 +78,7 @@ impl Measured {
         }
     }
 
-    fn become_(&mut self, leadership: Leadership) {
+    fn enter(&mut self, leadership: Leadership) {
         let past = std::mem::replace(&mut self.since, Instant::now());
         match self.now {
             Leadership::Led => {}
@@ -137,7 +137,7 @@ impl OwnSeries {
     /// Notes whether somebody leads, if the election has series.
     pub(super) fn note(&self, key: &Key, leadership: impl FnOnce() -> Leadership) {
         if let Some(measured) = self.lock().measured.get_mut(key) {
-            measured.become_(leadership());
+            measured.enter(leadership());
         }
     }
 
@@ -154,7 +154,7 @@ impl Collector for OwnSeries {
         let mut all = self.lock();
         for measured in all.measured.values_mut() {
             let now = measured.now;
-            measured.become_(now);
+            measured.enter(now);
         }
         let labels = |key: &Key| {
             [

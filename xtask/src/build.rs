@@ -21,7 +21,8 @@ const IMAGE: &str = "docker.io/bellwether/bellwether";
 const TAG: &str = "dev";
 
 /// The packages of the two programs.
-const PROGRAMS: [&str; 4] = ["--package", "bellwether", "--package", "bellwether-member"];
+pub(crate) const PROGRAMS: [&str; 4] =
+    ["--package", "bellwether", "--package", "bellwether-member"];
 /// Has the program, the tests and the simulator compiled with the same features, so that what they share is compiled once.
 pub(crate) const AS_TESTED: [&str; 2] = ["--features", "bellwether-operator/as-tested"];
 

@@ -1,6 +1,6 @@
 //! `cargo xtask check`: formatting, lints, documentation, drift of generated files, dependencies.
 
-use std::fs;
+use std::{collections::BTreeSet, fs};
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -37,6 +37,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<()> {
     }
     step("generated files", generate::check_drift());
     step("pure crates", pure_crates());
+    step("libraries compiled once", libraries_compiled_once());
     match process::find_program("go") {
         Some(_) => step("workflows", workflows()),
         None => progress::say("skipped workflows: install Go to check them"),
@@ -100,6 +101,29 @@ fn workflows() -> Result<()> {
         command.arg(entry?.path());
     }
     process::run(command.current_dir(root().join("xtask/actionlint")))
+}
+
+/// Tests ask libraries for more features than the programs do, so that both would compile them, and all that is built on them, on
+/// their own.
+fn libraries_compiled_once() -> Result<()> {
+    let libraries = |packages: &[&str], edges: &str| -> Result<BTreeSet<String>> {
+        let mut command = build::cargo("tree")?;
+        command.args(packages).args(build::AS_TESTED);
+        command.args(["--edges", edges, "--prefix", "none", "--no-dedupe"]);
+        command.args(["--format", "{p} with {f}"]);
+        let tree = process::output(&mut command)?;
+        Ok(tree.lines().map(str::to_owned).collect())
+    };
+    let programs = libraries(&build::PROGRAMS, "normal")?;
+    let tests = libraries(&["--workspace"], "normal,dev")?;
+    let twice: Vec<&str> = programs.difference(&tests).map(String::as_str).collect();
+    if !twice.is_empty() {
+        bail!(
+            "the programs alone have {}: add to the feature `as-tested` in Cargo.toml what `cargo tree --workspace --edges normal,dev --format '{{p}} {{f}}'` shows beyond that",
+            twice.join("; ")
+        );
+    }
+    Ok(())
 }
 
 /// The crates that decide must not be able to talk to anything.

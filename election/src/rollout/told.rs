@@ -6,10 +6,7 @@ use bellwether_api::election::{ConditionType, Reason, WorkloadRef};
 use super::{Wait, Workload, WorkloadPod};
 use crate::decode::presentable;
 use crate::projection::Failure;
-use crate::words::condition;
-
-/// How many pods a sentence names at most.
-const MAX_LISTED: usize = 5;
+use crate::words::{condition, names};
 
 /// What became of a look at a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,31 +78,19 @@ pub fn told(
             Wait::Creation(missing) => replacing(format!(
                 "So many pods do not exist, or spec.podBinding.selector does not select them: {missing}."
             )),
-            Wait::Readiness(pods) => replacing(format!("Not ready: {}.", listed(pods))),
+            Wait::Readiness(pods) => replacing(format!("Not ready: {}.", names(pods))),
             Wait::Age(pods) => replacing(format!(
                 "Ready for less than minReadySeconds: {}.",
-                listed(pods)
+                names(pods)
             )),
             Wait::Candidacy(pods) => {
-                replacing(format!("Ready, and not yet a candidate: {}.", listed(pods)))
+                replacing(format!("Ready, and not yet a candidate: {}.", names(pods)))
             }
         },
     }
 }
 
-fn listed(pods: &[String]) -> String {
-    let named: Vec<String> = pods
-        .iter()
-        .take(MAX_LISTED)
-        .map(|pod| presentable(pod))
-        .collect();
-    match pods.len().checked_sub(MAX_LISTED) {
-        Some(more) if more > 0 => format!("{} and {more} more", named.join(", ")),
-        _ => named.join(", "),
-    }
-}
-
 fn were(pods: &[String]) -> String {
     let verb = if pods.len() == 1 { "was" } else { "were" };
-    format!("{} {verb}", listed(pods))
+    format!("{} {verb}", names(pods))
 }
