@@ -206,4 +206,4 @@ impl<K: PartialEq> Step<K> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -11,6 +11,7 @@ mod feed;
 mod handovers;
 mod job;
 mod nodes;
+mod pod_requests;
 mod pod_watches;
 mod requests;
 mod rollouts;
@@ -458,7 +459,7 @@ impl Projector {
                 let mut next = entry.doubt(now);
                 let rollout = looked.and_then(|looked| entry.rollout.looked(looked));
                 let handover = answered.and_then(|answered| entry.answered(answered));
-                let inquiry = entry.inquires_after;
+                let inquiry = entry.inquiry.again();
                 for again in rollout.into_iter().chain(handover).chain(inquiry) {
                     next = Some(next.map_or(now + again, |next| next.min(now + again)));
                 }

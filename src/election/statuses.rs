@@ -88,6 +88,9 @@ impl Statuses {
                 if changed {
                     self.push_update(&key, None);
                 }
+                if let Some(entry) = self.entries.get(&key) {
+                    self.metrics.own.ask(&key, entry.object().spec.own_series);
+                }
                 self.consider(&key);
             }
             WriterInput::Gone(key) => self.forget(&key),
@@ -247,8 +250,9 @@ impl Statuses {
         let Some(entry) = self.entries.get_mut(key) else {
             return;
         };
-        self.metrics.own.ask(key, entry.object().spec.own_series);
-        self.metrics.own.note(key, || entry.leadership());
+        if entry.object().spec.own_series {
+            self.metrics.own.note(key, || entry.leadership());
+        }
         if entry.is_writing {
             return;
         }

@@ -1,31 +1,22 @@
-use std::sync::Arc;
-
-use bellwether_api::LeaderElection;
-use bellwether_api::election::{LeaderElectionSpec, LeaderElectionStatus};
+use bellwether_api::election::{LeaderElectionStatus, Projections};
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
+use crate::projection::tests::subject;
 
 fn led_by(identity: Option<&str>, token: &str) -> Subject {
-    let spec = json!({"ensembleRef": {"name": "main"}, "path": "/e", "dialect": {"type": "Kazoo"}});
-    let spec: LeaderElectionSpec = serde_json::from_value(spec).unwrap();
     let leader = identity.map(|identity| Leader {
         identity: identity.to_owned(),
         node: "n".to_owned(),
         fencing_token: Some(token.to_owned()),
         ..Leader::default()
     });
-    Subject {
-        object: Arc::new(LeaderElection::new("app", spec)),
-        status: Arc::new(LeaderElectionStatus {
-            leader,
-            ..LeaderElectionStatus::default()
-        }),
-        owned: None,
-        is_confirmed: true,
-        is_outlived: false,
-    }
+    let status = LeaderElectionStatus {
+        leader,
+        ..LeaderElectionStatus::default()
+    };
+    subject(Projections::default(), status)
 }
 
 fn pod(name: &str) -> PodFacts {

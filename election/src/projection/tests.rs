@@ -47,7 +47,8 @@ fn projections() -> Projections {
     }
 }
 
-fn subject(projections: Projections, status: LeaderElectionStatus) -> Subject {
+/// An election with this status that was read a moment ago.
+pub(crate) fn subject(projections: Projections, status: LeaderElectionStatus) -> Subject {
     let spec = LeaderElectionSpec {
         ensemble_ref: Some(EnsembleRef {
             name: "main".to_owned(),

@@ -1,10 +1,7 @@
-use std::sync::Arc;
-
-use bellwether_api::LeaderElection;
-use bellwether_api::election::{LeaderElectionSpec, LeaderElectionStatus};
-use serde_json::json;
+use bellwether_api::election::{LeaderElectionStatus, Projections};
 
 use super::*;
+use crate::projection::tests::subject;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -12,23 +9,19 @@ fn at(second: i64) -> Timestamp {
 
 /// An election in which the candidate in the pod of this name leads since second 100.
 fn led_by(pod: &str, token: &str) -> Subject {
-    let spec = json!({"ensembleRef": {"name": "main"}, "path": "/e", "dialect": {"type": "Kazoo"}});
-    let spec: LeaderElectionSpec = serde_json::from_value(spec).unwrap();
     let leader = Leader {
         identity: pod.to_owned(),
         node: format!("node-of-{pod}"),
         fencing_token: Some(token.to_owned()),
         ..Leader::default()
     };
+    let status = LeaderElectionStatus {
+        leader: Some(leader).filter(|leader| !leader.identity.is_empty()),
+        ..LeaderElectionStatus::default()
+    };
     Subject {
-        object: Arc::new(LeaderElection::new("app", spec)),
-        status: Arc::new(LeaderElectionStatus {
-            leader: Some(leader).filter(|leader| !leader.identity.is_empty()),
-            ..LeaderElectionStatus::default()
-        }),
         owned: Some(at(100)),
-        is_confirmed: true,
-        is_outlived: false,
+        ..subject(Projections::default(), status)
     }
 }
 

@@ -13,17 +13,13 @@ use bellwether_election::permissions::Permissions;
 use bellwether_election::projection::{CandidatePods, Pods, Subject};
 use futures::StreamExt;
 use futures::stream;
-use http::Method;
 use http_body_util::Empty;
-use hyper::body::Bytes;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use super::super::Key;
 use super::feed::Observation;
+use super::pod_requests::ask;
 
 /// How long a pod may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -51,6 +47,8 @@ pub(super) struct Inquiry {
     round: Option<Round>,
     changed: Option<Instant>,
     told: Option<NewCondition>,
+    /// How soon to look again; `None` if nothing is asked.
+    again: Option<Duration>,
 }
 
 /// What an inquiry is about, and with whom.
@@ -63,24 +61,19 @@ pub(super) struct Scene<'s> {
 }
 
 impl Inquiry {
-    /// Takes in what pods answered, and asks them again if it is time to. Returns how soon to look again; `None` if nothing is
-    /// asked. `led_before` is the fencing token with which the pod with a uid led before.
-    pub(super) fn look(
-        &mut self,
-        scene: &Scene<'_>,
-        led_before: impl Fn(&str) -> Option<String>,
-    ) -> Option<Duration> {
+    /// Takes in what pods answered, and asks them again if it is time to. `led_before` is the fencing token with which the pod
+    /// with a uid led before.
+    pub(super) fn look(&mut self, scene: &Scene<'_>, led_before: impl Fn(&str) -> Option<String>) {
         let subject = scene.subject;
         let Some(check) = subject.spec().leadership_check.as_deref() else {
-            *self = Self::default();
-            return None;
+            return;
         };
         if !scene.permissions.allows_check(check.http.port) {
             *self = Self {
                 told: Some(not_allowed(check)),
                 ..Self::default()
             };
-            return None;
+            return;
         }
         if self.claims.follow(subject) {
             self.changed = Some(Instant::now());
@@ -96,17 +89,19 @@ impl Inquiry {
         let told = self.claims.told(subject, binding, scene.pods, led_before);
         self.told = Some(told);
         let pause = self.pause(check, candidate_pods);
-        let next = match &self.round {
+        let left = match &self.round {
             // The answers wake the next look.
-            Some(round) if !round.is_heard => return Some(PATIENCE * 2),
+            Some(round) if !round.is_heard => PATIENCE * 2,
             Some(round) => (round.begun + pause).saturating_duration_since(Instant::now()),
             None => Duration::ZERO,
         };
-        if !next.is_zero() {
-            return Some(next);
-        }
-        self.ask(check, scene);
-        Some(PATIENCE * 2)
+        self.again = Some(match left.is_zero() {
+            true => {
+                self.ask(check, scene);
+                PATIENCE * 2
+            }
+            false => left,
+        });
     }
 
     /// How long a round lasts.
@@ -135,11 +130,9 @@ impl Inquiry {
         let key = Key::of(&scene.subject.object.metadata);
         let observations = scene.observations.clone();
         tokio::spawn(async move {
-            // Bodies are not read, and connections closed with the client.
-            let client = Client::builder(TokioExecutor::new()).build_http();
             let questions = stream::iter(asked).map(|Asked { uid, address }| {
-                let (client, path) = (&client, &path);
-                async move { (uid, question(client, address, path).await) }
+                let path = &path;
+                async move { (uid, question(address, path).await) }
             });
             let all = questions.buffer_unordered(AT_ONCE).collect().await;
             // A round is asked once; without a projector nobody waits for it.
@@ -148,51 +141,38 @@ impl Inquiry {
         });
     }
 
+    /// How soon to look again if nothing changes before.
+    pub(super) fn again(&self) -> Option<Duration> {
+        self.again
+    }
+
     /// The condition, where pods are to be asked.
     pub(super) fn told(&self) -> Option<NewCondition> {
         self.told.clone()
     }
 }
 
-async fn question(
-    client: &Client<HttpConnector, Empty<Bytes>>,
-    address: SocketAddr,
-    path: &str,
-) -> Answer {
-    let request = http::Request::builder()
-        .method(Method::GET)
-        .uri(format!("http://{address}{path}"))
-        .body(Empty::<Bytes>::new());
+async fn question(address: SocketAddr, path: &str) -> Answer {
+    let request = http::Request::get(format!("http://{address}{path}")).body(Empty::new());
     let Ok(request) = request else {
         return Answer::Silent;
     };
-    match timeout(PATIENCE, client.request(request)).await {
-        Ok(Ok(answer)) if answer.status().is_success() => Answer::Leads,
-        Ok(Ok(_)) => Answer::Follows,
-        Ok(Err(_)) | Err(_) => Answer::Silent,
+    match ask(address, request, PATIENCE).await {
+        Ok(status) if status.is_success() => Answer::Leads,
+        Ok(_) => Answer::Follows,
+        Err(_) => Answer::Silent,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
-
+    use super::super::pod_requests::tests::server;
     use super::*;
 
     /// What a server's answer is taken for, and the request.
     async fn asked(answer: &'static str) -> (Answer, String) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 4096];
-            let length = stream.read(&mut request).await.unwrap();
-            stream.write_all(answer.as_bytes()).await.unwrap();
-            String::from_utf8_lossy(&request[..length]).into_owned()
-        });
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let answer = question(&client, address, "/leads?now").await;
+        let (address, server) = server(answer).await;
+        let answer = question(address, "/leads?now").await;
         (answer, server.await.unwrap())
     }
 

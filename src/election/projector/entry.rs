@@ -52,9 +52,8 @@ pub(super) struct Entry {
     question: Option<Question>,
     handed_over: Option<NewCondition>,
     terms: Terms,
-    /// Whether other pods say that they lead, and how soon that has to be looked at again.
-    inquiry: Inquiry,
-    pub(super) inquires_after: Option<Duration>,
+    /// Whether other pods say that they lead.
+    pub(super) inquiry: Inquiry,
     /// The pods whose leader is asked because of a cordoned node, by uid, with the token: each for one term, until other
     /// nodes are cordoned. Otherwise a lead that comes back would be handed over without end.
     pub(super) asked_by_cordon: BTreeMap<String, String>,
@@ -114,7 +113,6 @@ impl Entry {
             handed_over: None,
             terms: Terms::default(),
             inquiry: Inquiry::default(),
-            inquires_after: None,
             asked_by_cordon: BTreeMap::new(),
             reported: None,
             noticed: None,
@@ -146,7 +144,6 @@ impl Entry {
         }
         if spec.leadership_check.is_none() {
             self.inquiry = Inquiry::default();
-            self.inquires_after = None;
         }
         self.failures = 0;
     }
@@ -180,7 +177,8 @@ impl Entry {
         }
     }
 
-    /// Looks at the leader's pod, and asks the others whether they lead. Returns what a look at the rollout of a workload starts from, if there is one.
+    /// Looks at the leader's pod, and asks the others whether they lead. Returns what a look at the rollout of a workload starts
+    /// from, if there is one.
     fn look(
         &mut self,
         subject: &Subject,
@@ -206,12 +204,11 @@ impl Entry {
                 };
                 let terms = &self.terms;
                 let led_before = |uid: &str| terms.led_before(uid);
-                self.inquires_after = self.inquiry.look(&scene, led_before);
+                self.inquiry.look(&scene, led_before);
             }
         } else if candidate_pods.is_err() {
             // The condition LeaderBound says why.
             self.inquiry = Inquiry::default();
-            self.inquires_after = None;
         }
         self.rollout
             .look(subject, candidate_pods, pods, self.sighting.clone())

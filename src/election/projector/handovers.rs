@@ -16,15 +16,13 @@ use bellwether_election::projection::{CandidatePods, PodFacts, Subject};
 use http::Method;
 use http_body_util::Empty;
 use hyper::body::Bytes;
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::info;
 
 use super::super::Key;
 use super::feed::Observation;
+use super::pod_requests::ask;
 
 /// How long the leader may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -256,16 +254,7 @@ async fn send(
         .header(TOKEN, token)
         .body(Empty::<Bytes>::new());
     let request = request.map_err(|error| format!("spec.handover.http cannot be used: {error}"))?;
-    // The answer's body is not read, and the connection closed with the client.
-    let client: Client<HttpConnector, Empty<Bytes>> =
-        Client::builder(TokioExecutor::new()).build_http();
-    let answer = timeout(PATIENCE, client.request(request)).await;
-    let answer = answer.map_err(|_| format!("{address} did not answer within {PATIENCE:?}"))?;
-    let answer = answer.map_err(|error| match error.is_connect() {
-        true => format!("{address} takes no connection"),
-        false => format!("{address} did not answer in HTTP"),
-    })?;
-    match answer.status() {
+    match ask(address, request, PATIENCE).await? {
         status if status.is_success() => Ok(()),
         status => Err(format!("{address} answered {status}")),
     }
@@ -274,9 +263,9 @@ async fn send(
 #[cfg(test)]
 mod tests {
     use bellwether_api::election::HandoverRequest;
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
+    use super::super::pod_requests::tests::server;
     use super::*;
 
     fn handover(port: u16) -> Handover {
@@ -293,15 +282,7 @@ mod tests {
 
     /// What becomes of a request to a server that answers this, and the request.
     async fn asked(answer: &'static str) -> (Result<(), String>, String) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let server = tokio::spawn(async move {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 4096];
-            let length = stream.read(&mut request).await.unwrap();
-            stream.write_all(answer.as_bytes()).await.unwrap();
-            String::from_utf8_lossy(&request[..length]).into_owned()
-        });
+        let (address, server) = server(answer).await;
         let answer = send(&handover(address.port()), "shop/app", address, "17").await;
         (answer, server.await.unwrap())
     }
