@@ -21,7 +21,7 @@ pub fn pod(name: &str, command: &[&str]) -> Value {
 }
 
 /// A pod that runs one command in one of the tests' images.
-fn pod_of(image: &str, name: &str, command: &[&str]) -> Value {
+pub(crate) fn pod_of(image: &str, name: &str, command: &[&str]) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -27,6 +27,9 @@ pub(crate) enum Command {
         /// How often, in every way
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=20))]
         repetitions: u16,
+        /// Whose candidates
+        #[arg(long, default_value = "kazoo", value_parser = ["kazoo", "curator", "spark"])]
+        application: String,
     },
     /// What TLS costs writes (about four minutes); needs no cluster
     Writes {
@@ -111,7 +114,14 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     let words = match what {
         Command::Roll(options) => of("roll", options),
         Command::Resize(options) => of("resize", options),
-        Command::Rollouts { repetitions } => vec!["rollouts".to_owned(), repetitions.to_string()],
+        Command::Rollouts {
+            repetitions,
+            application,
+        } => vec![
+            "rollouts".to_owned(),
+            repetitions.to_string(),
+            application.clone(),
+        ],
         Command::Elections(e) => {
             ensure!(
                 e.rate > 0 && e.burst > 0,

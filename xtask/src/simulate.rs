@@ -14,12 +14,10 @@ const SEARCH: &str = "search";
 /// How many lives the tests live.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lives {
-    /// Those of the quick tests, for a person who waits.
-    Quick = 50,
-    /// Those of all tests.
-    All = 60,
+    /// Those of the tests.
+    Few = 50,
     /// Those of a long search.
-    Long = 5000,
+    Many = 5000,
 }
 
 /// How to simulate.

@@ -15,7 +15,7 @@ use clap::Args;
 use crate::{
     build::{self, root},
     cluster::{Cluster, Target, jars, requirements},
-    compile::{self, Compiled},
+    compile::{self, Compiled, Tests},
     install, process,
     progress::{say, seconds},
     simulate::{self, Lives},
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     /// Only the tests that need no cluster
     #[arg(long, conflicts_with = "end_to_end")]
     no_cluster: bool,
-    /// Only what answers within minutes, for those who change code: unit tests, the model check, and fewer lives
+    /// Only what answers within minutes, for those who change code: unit tests, the model check, and lives of an ensemble
     #[arg(long, conflicts_with_all = ["end_to_end", "servers", "long"])]
     quick: bool,
     /// Only the end-to-end tests
@@ -53,6 +53,12 @@ const LONG: u32 = 10;
 const LONG_SOAK: &str = "600";
 /// The title of the tests of single crates.
 const UNIT: &str = "unit, golden and property tests";
+/// The title of the simulator's scripts.
+const SCRIPTS: &str = "scripted lives, and forecasts";
+/// The programs with them. They take long, so they run beside what mostly waits.
+const SCRIPTED: [&str; 2] = ["scenarios", "forecast"];
+/// The programs that do not run with the others: these, and those whose tests need a cluster or servers.
+const APART: [&str; 4] = [SCRIPTED[0], SCRIPTED[1], "cluster", "servers"];
 /// The title of an ensemble's lives.
 const LIVES: &str = "lives of an ensemble in virtual time";
 /// The title of the tests on servers.
@@ -83,7 +89,9 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
         // Starting a cluster is mostly waiting, so unit tests run meanwhile.
         let starting = has_cluster.then(|| scope.spawn(|| start(target)));
         if !arguments.end_to_end && !arguments.servers {
-            found.run(UNIT, &mut unit(arguments)?)?;
+            let unit = programs.tests.iter();
+            let unit = unit.filter(|tests| !APART.contains(&&*tests.name));
+            found.run_each(UNIT, unit, arguments.filter.as_deref())?;
         }
         let started = starting.map(|starting| starting.join());
         let started = started.map(|result| result.unwrap_or_else(|_| bail!("the start panicked")));
@@ -116,6 +124,9 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
 #[derive(Default)]
 struct Beside {
     servers: Option<Command>,
+    scripts: Vec<Tests>,
+    /// Which of the scripts' tests run: those whose name contains this.
+    filter: Option<String>,
     /// The simulator, and how many lives it lives.
     lives: Option<(PathBuf, Lives)>,
 }
@@ -125,22 +136,26 @@ impl Beside {
         if arguments.end_to_end {
             return Ok(Self::default());
         }
-        let lives = match (arguments.quick, arguments.long) {
-            (true, _) => Lives::Quick,
-            (_, true) => Lives::Long,
-            _ => Lives::All,
+        let lives = if arguments.long {
+            Lives::Many
+        } else {
+            Lives::Few
         };
         let has_lives = arguments.filter.is_none() && !arguments.servers;
         let lives = has_lives.then(|| {
             let simulate = match lives {
-                Lives::Long => simulate::simulator(true),
+                Lives::Many => simulate::simulator(true),
                 _ => programs.program("simulate"),
             };
             simulate.map(|simulate| (simulate, lives))
         });
         let servers = (!arguments.quick).then(|| servers(arguments, programs));
+        let mut scripts = programs.tests.clone();
+        scripts.retain(|tests| !arguments.servers && SCRIPTED.contains(&&*tests.name));
         Ok(Self {
             servers: servers.transpose()?,
+            scripts,
+            filter: arguments.filter.clone(),
             lives: lives.transpose()?,
         })
     }
@@ -148,6 +163,9 @@ impl Beside {
     fn run(self, found: &mut Found) -> Result<()> {
         if let Some(mut servers) = self.servers {
             found.run(SERVERS, &mut servers)?;
+        }
+        if !self.scripts.is_empty() {
+            found.run_each(SCRIPTS, &self.scripts, self.filter.as_deref())?;
         }
         if let Some((simulator, lives)) = self.lives {
             let begin = Instant::now();
@@ -159,19 +177,6 @@ impl Beside {
         }
         Ok(())
     }
-}
-
-fn unit(arguments: &Arguments) -> Result<Command> {
-    let mut command = build::cargo("test")?;
-    // What was compiled already. The documentation has no code that runs, and looking for it takes half a minute. With
-    // `--bins`, programs without tests would be tested, too.
-    command.args(["--workspace", "--tests"]);
-    command.args(build::AS_TESTED);
-    command.args(["--no-fail-fast", "--locked"]);
-    // Golden texts are compared, never written, by the tests.
-    command.env("INSTA_UPDATE", "no");
-    command.args(&arguments.filter);
-    Ok(command)
 }
 
 /// The tests that run ZooKeeper servers as plain processes.
@@ -247,10 +252,34 @@ impl Found {
         Ok(())
     }
 
+    /// Runs these programs, one after the other, each as [`Found::run`] does.
+    fn run_each<'t>(
+        &mut self,
+        title: &str,
+        programs: impl IntoIterator<Item = &'t Tests>,
+        filter: Option<&str>,
+    ) -> Result<()> {
+        say(format!("=== {title}"));
+        let begin = Instant::now();
+        for tests in programs {
+            println!("\n{}", tests.name);
+            self.take(&tests.name, &mut tests.command(filter))?;
+        }
+        say(format!("{title}: {}", seconds(begin.elapsed())));
+        Ok(())
+    }
+
     /// Runs a test command, showing its output, and adds up the results that it prints.
     fn run(&mut self, title: &str, command: &mut Command) -> Result<()> {
         say(format!("=== {title}"));
         let begin = Instant::now();
+        self.take(title, command)?;
+        say(format!("{title}: {}", seconds(begin.elapsed())));
+        Ok(())
+    }
+
+    /// Takes in what a test command shows.
+    fn take(&mut self, title: &str, command: &mut Command) -> Result<()> {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -264,7 +293,6 @@ impl Found {
             println!("{line}");
         }
         let status = child.wait()?;
-        say(format!("{title}: {}", seconds(begin.elapsed())));
         if !status.success() && self.failed == failed {
             let error = format!("{title}: {status} without a failed test");
             self.errors.push(error);

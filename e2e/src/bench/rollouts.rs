@@ -1,17 +1,19 @@
 //! Changes of the leader when the pods of an application are replaced.
 //!
-//! Five candidates of kazoo's election get another template: as a StatefulSet and as a Deployment that Kubernetes rolls, as a
-//! StatefulSet whose pods Bellwether replaces, and as a Deployment with the deletion cost that it sets. Which pod leads before differs from one repetition to the next, in the same
-//! way for all.
+//! Five candidates of an application's election get another template: as a StatefulSet and as a Deployment that Kubernetes rolls,
+//! as a StatefulSet whose pods Bellwether replaces, and as a Deployment with the deletion cost that it sets. Which pod leads before
+//! differs from one repetition to the next, in the same way for all.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
 use super::in_namespace;
-use crate::clients::pod;
+use crate::clients::pod_of;
 use crate::election::Election;
 use crate::ensemble::Ensemble;
 use crate::kubectl::Kubectl;
@@ -19,7 +21,82 @@ use crate::wait::until;
 use crate::world::World;
 
 const SIZE: usize = 5;
+const JAVA: &str = "java -Xmx128m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC";
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Whose election it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Application {
+    /// A program with kazoo's election, which ends its session when it is told to end.
+    Kazoo,
+    /// A program with Curator's latch, whose session lives on for as long as the ensemble grants.
+    Curator,
+    /// The masters of Spark, which say nothing of themselves: a candidate's pod is known by the address of its connection.
+    Spark,
+}
+
+impl FromStr for Application {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Self> {
+        Ok(match name {
+            "kazoo" => Self::Kazoo,
+            "curator" => Self::Curator,
+            "spark" => Self::Spark,
+            other => bail!("there is no application {other}"),
+        })
+    }
+}
+
+impl Application {
+    fn dialect(self) -> Value {
+        json!({ "type": match self {
+            Self::Kazoo => "Kazoo",
+            Self::Curator | Self::Spark => "CuratorLatch",
+        } })
+    }
+
+    /// The directory of the candidates.
+    fn path(self) -> &'static str {
+        match self {
+            Self::Kazoo | Self::Curator => "/app",
+            Self::Spark => "/spark/leader_election",
+        }
+    }
+
+    /// A pod with one candidate, ready when the candidate has begun.
+    fn pod(self, hosts: &str) -> Value {
+        let (image, program, probe) = match self {
+            Self::Kazoo => (
+                "clients",
+                format!(
+                    "python3 /clients/kazoo_election.py --hosts {hosts} --path /app --id $(hostname)"
+                ),
+                json!({ "exec": { "command": ["true"] }, "initialDelaySeconds": 2 }),
+            ),
+            Self::Curator => (
+                "clients",
+                format!("{JAVA} -Dsession=6000 LatchClient {hosts} /app $(hostname)"),
+                json!({ "exec": { "command": ["true"] }, "initialDelaySeconds": 2 }),
+            ),
+            Self::Spark => (
+                "spark",
+                format!(
+                    "{JAVA} -Dspark.deploy.recoveryMode=ZOOKEEPER -Dspark.deploy.zookeeper.url={hosts} \
+                     -Dspark.deploy.zookeeper.dir=/spark org.apache.spark.deploy.master.Master \
+                     --host $(hostname -i) --webui-port 8080"
+                ),
+                json!({ "httpGet": { "port": 8080 } }),
+            ),
+        };
+        let mut pod = pod_of(image, "web", &["sh", "-c", &format!("exec {program}")]);
+        // A candidate that is told to end gives its session back, if it does so at all.
+        pod["spec"]["terminationGracePeriodSeconds"] = json!(10);
+        pod["spec"]["containers"][0]["readinessProbe"] = probe;
+        pod["spec"]["containers"][0]["readinessProbe"]["periodSeconds"] = json!(1);
+        pod
+    }
+}
 
 /// How the pods are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,25 +139,39 @@ struct Rolled {
 ///
 /// # Errors
 /// When a run could not be carried out.
-pub fn run(kubectl: &Kubectl, repetitions: u16) -> Result<()> {
+pub fn run(kubectl: &Kubectl, repetitions: u16, application: Application) -> Result<()> {
     let mut rolled = Vec::new();
     println!("  run  way                      leader changes  without a leader s  wall s");
     for repetition in 1..=repetitions {
         for way in WAYS {
             let namespace = format!("bench-rollouts-{}-{repetition}", way as u8);
-            let one = in_namespace(kubectl, &namespace, |world| once(world, way, repetition))?;
+            let one = in_namespace(kubectl, &namespace, |world| {
+                once(world, application, way, repetition)
+            })?;
             println!("{repetition:5}  {}", line(&one));
             rolled.push(one);
         }
     }
     println!();
     for way in WAYS {
-        let mut changes: Vec<usize> = Vec::new();
-        let of_way = rolled.iter().filter(|one| one.way == way);
-        changes.extend(of_way.map(|one| one.changes));
-        println!("{way}: the leader changed {changes:?} times");
+        let of_way = || rolled.iter().filter(|one| one.way == way);
+        let changes: Vec<usize> = of_way().map(|one| one.changes).collect();
+        let leaderless = median(of_way().map(|one| one.leaderless));
+        let wall = median(of_way().map(|one| one.wall));
+        println!(
+            "{way}: the leader changed {changes:?} times; medians: {leaderless:.2} s without a leader, {wall:.1} s in all"
+        );
     }
     Ok(())
+}
+
+/// The one in the middle, in seconds.
+fn median(times: impl Iterator<Item = Duration>) -> f64 {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort_unstable();
+    times
+        .get(times.len() / 2)
+        .map_or(0.0, Duration::as_secs_f64)
 }
 
 fn line(one: &Rolled) -> String {
@@ -90,18 +181,10 @@ fn line(one: &Rolled) -> String {
 }
 
 /// The workload of candidates, of this version.
-fn workload(way: Way, hosts: &str, version: u32) -> Value {
-    let script = format!(
-        "exec python3 /clients/kazoo_election.py --hosts {hosts} --path /app --id $(hostname)"
-    );
-    let mut template = pod("web", &["sh", "-c", &script]);
-    // A candidate that is told to end gives its session back.
-    template["spec"]["terminationGracePeriodSeconds"] = json!(10);
+fn workload(application: Application, way: Way, hosts: &str, version: u32) -> Value {
+    let mut template = application.pod(hosts);
     template["spec"]["containers"][0]["env"] =
         json!([{ "name": "VERSION", "value": version.to_string() }]);
-    // An application is ready when it has begun, not when its process exists.
-    template["spec"]["containers"][0]["readinessProbe"] =
-        json!({ "exec": { "command": ["true"] }, "initialDelaySeconds": 2, "periodSeconds": 1 });
     let strategy = match way {
         Way::Bellwether => "OnDelete",
         Way::StatefulSet | Way::Deployment | Way::CostlyDeployment => "RollingUpdate",
@@ -123,12 +206,15 @@ fn workload(way: Way, hosts: &str, version: u32) -> Value {
     json!({ "apiVersion": "apps/v1", "kind": kind, "metadata": { "name": "web" }, "spec": spec })
 }
 
-fn once(world: &World, way: Way, repetition: u16) -> Result<Rolled> {
-    let ensemble = world.ensemble("main", Ensemble::small(1))?;
+fn once(world: &World, application: Application, way: Way, repetition: u16) -> Result<Rolled> {
+    let mut spec = Ensemble::small(1);
+    // Spark asks for a minute.
+    spec["config"]["maxSessionTimeout"] = json!(6000);
+    let ensemble = world.ensemble("main", spec)?;
     ensemble.wait_ready(1)?;
     let hosts = ensemble.service();
-    world.apply(&workload(way, &hosts, 1))?;
-    let mut object = Election::manifest("app", "main", "/app", json!({ "type": "Kazoo" }));
+    world.apply(&workload(application, way, &hosts, 1))?;
+    let mut object = Election::manifest("app", "main", application.path(), application.dialect());
     object["spec"]["podBinding"] = json!({ "selector": { "matchLabels": { "app": "web" } } });
     match way {
         Way::Bellwether => {
@@ -141,36 +227,38 @@ fn once(world: &World, way: Way, repetition: u16) -> Result<Rolled> {
         Way::StatefulSet | Way::Deployment => {}
     }
     let election = world.adopt_election(&object)?;
-    wait_all(&election)?;
+    wait_all(world, &election)?;
     // Another pod leads in each repetition.
     for _ in 0..repetition % 5 {
-        let leader = wait_all(&election)?;
-        world.run(&["delete", "pod", &leader])?;
-        wait_other(&election, &leader)?;
+        let leader = wait_all(world, &election)?;
+        world.run(&["delete", "pod", &leader.pod])?;
+        until("another candidate leads", PATIENCE, || {
+            let token = Election::token(&election.status()?);
+            (token > leader.token)
+                .then_some(())
+                .ok_or(format!("{token} leads"))
+        })?;
     }
-    let before = wait_all(&election)?;
+    let before = wait_all(world, &election)?;
     let (began, wall) = (SystemTime::now(), Instant::now());
-    world.apply(&workload(way, &hosts, 2))?;
+    world.apply(&workload(application, way, &hosts, 2))?;
     until("every pod is a new one", PATIENCE, || {
-        let all = world.pods.all();
+        let pods = pods(world);
         let is_new = |pod: &&Value| {
-            pod["metadata"]["labels"]["app"] == "web"
-                && pod["spec"]["containers"][0]["env"][0]["value"] == "2"
+            pod["spec"]["containers"][0]["env"][0]["value"] == "2"
                 && pod["metadata"]["deletionTimestamp"].is_null()
         };
-        let new = all.iter().filter(is_new).count();
-        let of_workload = |pod: &&Value| pod["metadata"]["labels"]["app"] == "web";
-        match new == SIZE && all.iter().filter(of_workload).count() == SIZE {
-            true => Ok(()),
-            false => Err(format!("{new} of {} pods are new", all.len())),
-        }
+        let new = pods.iter().filter(is_new).count();
+        (new == SIZE && pods.len() == SIZE)
+            .then_some(())
+            .ok_or(format!("{new} of {} pods are new", pods.len()))
     })?;
-    wait_all(&election)?;
+    wait_all(world, &election)?;
     if way == Way::Bellwether {
         election.wait_condition("RolledOut", "True", "Replaced")?;
     }
     let wall = wall.elapsed();
-    let (changes, leaderless) = leaders(world, began, &before);
+    let (changes, leaderless) = leaders(world, began, before.token);
     Ok(Rolled {
         way,
         changes,
@@ -179,48 +267,67 @@ fn once(world: &World, way: Way, repetition: u16) -> Result<Rolled> {
     })
 }
 
-/// Waits until all candidates stand and one leads, and returns that.
-fn wait_all(election: &Election<'_>) -> Result<String> {
+/// The pods of the workload.
+fn pods(world: &World) -> Vec<Value> {
+    let mut pods = world.pods.all();
+    pods.retain(|pod| pod["metadata"]["labels"]["app"] == "web");
+    pods
+}
+
+/// Who leads.
+struct Leader {
+    pod: String,
+    token: u64,
+}
+
+/// Waits until each pod has one candidate, and one of them leads.
+fn wait_all(world: &World, election: &Election<'_>) -> Result<Leader> {
     until("all candidates stand", PATIENCE, || {
-        let (leader, queue) = election.view()?;
+        let status = election.status()?;
+        let pods = pods(world);
+        let of = |candidate: &Value| {
+            let name = pods.iter().find_map(|pod| {
+                let name = &pod["metadata"]["name"];
+                let address = &pod["status"]["podIP"];
+                let is_it = candidate["identity"] == *name
+                    || address.is_string() && candidate["clientAddress"] == *address;
+                is_it.then(|| name.as_str()).flatten()
+            });
+            name.map(str::to_owned)
+        };
+        let candidates = status["candidates"].as_array().into_iter().flatten();
+        let stand: BTreeSet<_> = candidates.filter_map(of).collect();
+        let leader = of(&status["leader"]);
         match leader {
-            Some(leader) if queue.len() == SIZE => Ok(leader),
-            leader => Err(format!("{leader:?} leads {queue:?}")),
+            Some(pod) if stand.len() == SIZE && status["candidateCount"] == SIZE => Ok(Leader {
+                pod,
+                token: Election::token(&status),
+            }),
+            leader => Err(format!("{leader:?} leads {stand:?}: {status}")),
         }
     })
 }
 
-fn wait_other(election: &Election<'_>, leader: &str) -> Result<()> {
-    until("another candidate leads", PATIENCE, || {
-        let now = election.view()?.0;
-        match now.as_deref() {
-            Some(now) if now != leader => Ok(()),
-            now => Err(format!("{now:?} leads")),
-        }
-    })
-}
-
-/// How often the leader changed since then, and for how long the status named none.
-fn leaders(world: &World, began: SystemTime, before: &str) -> (usize, Duration) {
-    let mut last = before.to_owned();
+/// How often another term began since then, and for how long the status named no leader.
+fn leaders(world: &World, began: SystemTime, before: u64) -> (usize, Duration) {
+    let mut last = before;
     let mut changes = 0;
     let mut none_since = None;
     let mut leaderless = Duration::ZERO;
     let history = world.elections.history();
     for event in history.iter().filter(|event| event.at >= began) {
-        match event.object["status"]["leader"]["identity"].as_str() {
-            None => {
-                none_since.get_or_insert(event.at);
-            }
-            Some(leader) => {
-                if let Some(since) = none_since.take() {
-                    leaderless += event.at.duration_since(since).unwrap_or_default();
-                }
-                if leader != last {
-                    changes += 1;
-                    leader.clone_into(&mut last);
-                }
-            }
+        let status = &event.object["status"];
+        if status["leader"].is_null() {
+            none_since.get_or_insert(event.at);
+            continue;
+        }
+        if let Some(since) = none_since.take() {
+            leaderless += event.at.duration_since(since).unwrap_or_default();
+        }
+        let token = Election::token(status);
+        if token != last {
+            changes += 1;
+            last = token;
         }
     }
     (changes, leaderless)

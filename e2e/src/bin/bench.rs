@@ -48,7 +48,12 @@ fn main() -> anyhow::Result<()> {
     match *what {
         "roll" => roll::run(&kubectl, &options),
         "resize" => resize::run(&kubectl, &options),
-        "rollouts" => rollouts::run(&kubectl, options.repetitions),
+        "rollouts" => {
+            let [application] = rest else {
+                bail!("run `cargo xtask bench rollouts`");
+            };
+            rollouts::run(&kubectl, options.repetitions, application.parse()?)
+        }
         other => bail!("there is no benchmark {other}: run `cargo xtask bench`"),
     }
 }

@@ -19,6 +19,10 @@ use clap::Parser;
 use process::{Life, each_seed, run, shorten};
 use totals::Totals;
 
+/// As the operator's own program has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Lives of an ensemble under the real operator, in virtual time.
 #[derive(Clone, Debug, Parser)]
 struct Arguments {
