@@ -37,11 +37,11 @@ pub(crate) fn simulate(arguments: &Arguments) -> Result<()> {
     run(command.current_dir(root()).args(&arguments.arguments))
 }
 
-/// The lives that belong to the tests, by the simulator at this path. Returns how many there were.
-pub(crate) fn test(simulator: &Path, lives: Lives) -> Result<u32> {
-    let lives = lives as u32;
-    run(Command::new(simulator).args(["--seeds", &lives.to_string()]))?;
-    Ok(lives)
+/// The lives that belong to the tests, by the simulator at this path.
+pub(crate) fn lives(simulator: &Path, lives: Lives) -> Command {
+    let mut command = Command::new(simulator);
+    command.args(["--seeds", &(lives as u32).to_string()]);
+    command
 }
 
 /// Compiles the simulator, and returns where it is.
@@ -58,7 +58,8 @@ pub(crate) fn simulator(optimized: bool) -> Result<PathBuf> {
     Ok(folder.join("simulate"))
 }
 
-fn run(command: &mut Command) -> Result<()> {
+/// Runs the simulator, showing what it says.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     if !command.status()?.success() {
         bail!("the simulation found something; see above");
     }

@@ -53,12 +53,12 @@ const LONG: u32 = 10;
 const LONG_SOAK: &str = "600";
 /// The title of the tests of single crates.
 const UNIT: &str = "unit, golden and property tests";
-/// The title of the simulator's scripts.
-const SCRIPTS: &str = "scripted lives, and forecasts";
-/// The programs with them. They take long, so they run beside what mostly waits.
-const SCRIPTED: [&str; 2] = ["scenarios", "forecast"];
-/// The programs that do not run with the others: these, and those whose tests need a cluster or servers.
-const APART: [&str; 4] = [SCRIPTED[0], SCRIPTED[1], "cluster", "servers"];
+/// The title of the programs that visit many states of a world in which time is a number.
+const WORLDS: &str = "model check, scripted lives, and forecasts";
+/// These programs.
+const OF_WORLDS: [&str; 3] = ["model", "scenarios", "forecast"];
+/// The programs whose tests need a cluster or servers.
+const OUTSIDE: [&str; 2] = ["cluster", "servers"];
 /// The title of an ensemble's lives.
 const LIVES: &str = "lives of an ensemble in virtual time";
 /// The title of the tests on servers.
@@ -82,33 +82,12 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     say("compiling ...");
     let programs = compile::all()?;
     say(format!("compiled in {}", seconds(started.elapsed())));
-    let beside = Beside::chosen(arguments, &programs)?;
-    let has_cluster = !(arguments.no_cluster || arguments.servers || arguments.quick);
-    let was_running = has_cluster && (target.is_existing()? || Cluster::open(target).is_ok());
-    let cluster = thread::scope(|scope| {
-        // Starting a cluster is mostly waiting, so unit tests run meanwhile.
-        let starting = has_cluster.then(|| scope.spawn(|| start(target)));
-        if !arguments.end_to_end && !arguments.servers {
-            let unit = programs.tests.iter();
-            let unit = unit.filter(|tests| !APART.contains(&&*tests.name));
-            found.run_each(UNIT, unit, arguments.filter.as_deref())?;
-        }
-        let started = starting.map(|starting| starting.join());
-        let started = started.map(|result| result.unwrap_or_else(|_| bail!("the start panicked")));
-        Ok::<_, anyhow::Error>(started)
-    })?;
-    if let Some(cluster) = cluster {
-        let run = |cluster| end_to_end(arguments, &cluster, &programs, beside, &mut found);
-        let result = cluster.and_then(run);
-        if !arguments.keep && !was_running {
-            Cluster::down()?;
-        }
-        if let Err(error) = result {
-            found.errors.push(format!("{error:#}"));
-        }
-    } else {
-        beside.run(&mut found)?;
-    }
+    let worlds = Worlds::chosen(arguments, &programs)?;
+    found.run_at_once(
+        |found| others(arguments, target, &programs, found),
+        // In these worlds nothing is late.
+        |found| worlds.run(found),
+    )?;
     for error in &found.errors {
         say(format!("error: {error}"));
     }
@@ -120,63 +99,104 @@ pub(crate) fn test(arguments: &Arguments, target: &Target) -> Result<()> {
     Ok(())
 }
 
-/// What runs beside the end-to-end tests that need the operator alone, since these mostly wait.
+/// Runs the unit tests while a cluster starts, and then the tests on the cluster and on servers.
+fn others(
+    arguments: &Arguments,
+    target: &Target,
+    programs: &Compiled,
+    found: &mut Found,
+) -> Result<()> {
+    let servers = (!arguments.end_to_end && !arguments.quick).then(|| servers(arguments, programs));
+    let mut servers = servers.transpose()?;
+    let has_cluster = !(arguments.no_cluster || arguments.servers || arguments.quick);
+    let was_running = has_cluster && (target.is_existing()? || Cluster::open(target).is_ok());
+    let cluster = thread::scope(|scope| {
+        // Starting a cluster is mostly waiting, so unit tests run meanwhile.
+        let starting = has_cluster.then(|| scope.spawn(|| start(target)));
+        if !arguments.end_to_end && !arguments.servers {
+            let apart = [&OF_WORLDS[..], &OUTSIDE].concat();
+            let unit = programs.tests.iter();
+            let unit = unit.filter(|tests| !is_one_of(tests, &apart));
+            let filter = arguments.filter.as_deref();
+            let unit = unit.map(|tests| (&*tests.name, tests.command(filter)));
+            found.run_each(UNIT, unit)?;
+        }
+        let started = starting.map(|starting| starting.join());
+        let started = started.map(|result| result.unwrap_or_else(|_| bail!("the start panicked")));
+        Ok::<_, anyhow::Error>(started)
+    })?;
+    if let Some(cluster) = cluster {
+        let run = |cluster| end_to_end(arguments, &cluster, programs, servers.as_mut(), found);
+        let result = cluster.and_then(run);
+        if !arguments.keep && !was_running {
+            Cluster::down()?;
+        }
+        if let Err(error) = result {
+            found.errors.push(format!("{error:#}"));
+        }
+    } else if let Some(servers) = &mut servers {
+        found.run(SERVERS, servers)?;
+    }
+    Ok(())
+}
+
+/// What is tested in a world in which time is a number.
 #[derive(Default)]
-struct Beside {
-    servers: Option<Command>,
-    scripts: Vec<Tests>,
-    /// Which of the scripts' tests run: those whose name contains this.
+struct Worlds {
+    programs: Vec<Tests>,
+    /// Which of their tests run: those whose name contains this.
     filter: Option<String>,
     /// The simulator, and how many lives it lives.
     lives: Option<(PathBuf, Lives)>,
 }
 
-impl Beside {
+impl Worlds {
     fn chosen(arguments: &Arguments, programs: &Compiled) -> Result<Self> {
-        if arguments.end_to_end {
+        if arguments.end_to_end || arguments.servers {
             return Ok(Self::default());
         }
-        let lives = if arguments.long {
-            Lives::Many
-        } else {
-            Lives::Few
-        };
-        let has_lives = arguments.filter.is_none() && !arguments.servers;
-        let lives = has_lives.then(|| {
-            let simulate = match lives {
-                Lives::Many => simulate::simulator(true),
-                _ => programs.program("simulate"),
-            };
-            simulate.map(|simulate| (simulate, lives))
+        let lives = arguments.filter.is_none().then(|| {
+            if arguments.long {
+                Ok((simulate::simulator(true)?, Lives::Many))
+            } else {
+                Ok::<_, anyhow::Error>((programs.program("simulate")?, Lives::Few))
+            }
         });
-        let servers = (!arguments.quick).then(|| servers(arguments, programs));
-        let mut scripts = programs.tests.clone();
-        scripts.retain(|tests| !arguments.servers && SCRIPTED.contains(&&*tests.name));
+        let mut of_worlds = programs.tests.clone();
+        of_worlds.retain(|tests| is_one_of(tests, &OF_WORLDS));
         Ok(Self {
-            servers: servers.transpose()?,
-            scripts,
+            programs: of_worlds,
             filter: arguments.filter.clone(),
             lives: lives.transpose()?,
         })
     }
 
+    /// Runs each program, in the time that nothing else needs.
     fn run(self, found: &mut Found) -> Result<()> {
-        if let Some(mut servers) = self.servers {
-            found.run(SERVERS, &mut servers)?;
-        }
-        if !self.scripts.is_empty() {
-            found.run_each(SCRIPTS, &self.scripts, self.filter.as_deref())?;
+        if !self.programs.is_empty() {
+            let filter = self.filter.as_deref();
+            let commands = self.programs.iter().map(|tests| {
+                let command = process::in_spare_time(tests.command(filter));
+                (&*tests.name, command)
+            });
+            found.run_each(WORLDS, commands)?;
         }
         if let Some((simulator, lives)) = self.lives {
             let begin = Instant::now();
-            match simulate::test(&simulator, lives) {
-                Ok(lives) => found.passed += lives,
+            let command = simulate::lives(&simulator, lives);
+            match simulate::run(&mut process::in_spare_time(command)) {
+                Ok(()) => found.passed += lives as u32,
                 Err(error) => found.errors.push(format!("{error:#}")),
             }
             say(format!("{LIVES}: {}", seconds(begin.elapsed())));
         }
         Ok(())
     }
+}
+
+/// Whether a program has one of these names.
+fn is_one_of(tests: &Tests, names: &[&str]) -> bool {
+    names.contains(&&*tests.name)
 }
 
 /// The tests that run ZooKeeper servers as plain processes.
@@ -203,12 +223,13 @@ fn start(target: &Target) -> Result<Cluster> {
     install::operator(target)
 }
 
-/// Runs the end-to-end tests that share the operator, and then those that need it alone, with the others beside them.
+/// Runs the end-to-end tests that share the operator, and then those that need it alone. The servers' tests run beside
+/// these, which mostly wait.
 fn end_to_end(
     arguments: &Arguments,
     cluster: &Cluster,
     programs: &Compiled,
-    beside: Beside,
+    servers: Option<&mut Command>,
     found: &mut Found,
 ) -> Result<()> {
     let program = programs.program("cluster")?;
@@ -227,24 +248,26 @@ fn end_to_end(
         Ok(command)
     };
     found.run("end-to-end tests", &mut tests("together")?)?;
-    let title = "end-to-end tests, one by one";
-    found.run_beside(title, &mut tests("alone")?, |found| beside.run(found))
+    let mut alone = tests("alone")?;
+    found.run_at_once(
+        |found| found.run("end-to-end tests, one by one", &mut alone),
+        |found| servers.map_or(Ok(()), |servers| found.run(SERVERS, servers)),
+    )
 }
 
 impl Found {
-    /// Runs a test command as [`Found::run`] does, and others at the same time.
-    fn run_beside(
+    /// Runs tests, and others at the same time.
+    fn run_at_once(
         &mut self,
-        title: &str,
-        command: &mut Command,
+        tests: impl FnOnce(&mut Self) -> Result<()>,
         beside: impl FnOnce(&mut Self) -> Result<()> + Send,
     ) -> Result<()> {
         let mut others = Self::default();
         thread::scope(|scope| {
             let running = scope.spawn(|| beside(&mut others));
-            let result = self.run(title, command);
+            let result = tests(self);
             let joined = running.join();
-            result.and(joined.unwrap_or_else(|_| bail!("the tests beside {title} panicked")))
+            result.and(joined.unwrap_or_else(|_| bail!("the tests beside others panicked")))
         })?;
         self.passed += others.passed;
         self.failed += others.failed;
@@ -252,18 +275,17 @@ impl Found {
         Ok(())
     }
 
-    /// Runs these programs, one after the other, each as [`Found::run`] does.
+    /// Runs these commands, one after the other, each as [`Found::run`] does.
     fn run_each<'t>(
         &mut self,
         title: &str,
-        programs: impl IntoIterator<Item = &'t Tests>,
-        filter: Option<&str>,
+        commands: impl IntoIterator<Item = (&'t str, Command)>,
     ) -> Result<()> {
         say(format!("=== {title}"));
         let begin = Instant::now();
-        for tests in programs {
-            println!("\n{}", tests.name);
-            self.take(&tests.name, &mut tests.command(filter))?;
+        for (name, mut command) in commands {
+            println!("\n{name}");
+            self.take(name, &mut command)?;
         }
         say(format!("{title}: {}", seconds(begin.elapsed())));
         Ok(())

@@ -23,6 +23,24 @@ where
     command
 }
 
+/// The same command, which gets the time that no other program wants of the processor. It runs in a session of its own,
+/// since the kernel shares the processor among sessions first (`sched(7)`, autogroup), and only then by niceness.
+pub fn in_spare_time(command: Command) -> Command {
+    const SCRIPT: &str = r#"echo 19 > /proc/self/autogroup || true; exec nice -n 19 "$0" "$@""#;
+    let mut spare = self::command("setsid", ["sh", "-c", SCRIPT]);
+    spare.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => spare.env(name, value),
+            None => spare.env_remove(name),
+        };
+    }
+    if let Some(directory) = command.get_current_dir() {
+        spare.current_dir(directory);
+    }
+    spare
+}
+
 /// Runs to the end and returns standard output; failure carries standard error.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command
@@ -107,6 +125,14 @@ mod tests {
         assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
         assert_eq!(last_lines("a\n", 5), "a");
         assert_eq!(last_lines("", 5), "");
+    }
+
+    #[test]
+    fn a_command_in_spare_time_is_the_same_and_as_nice_as_can_be() {
+        let mut command = command("sh", ["-c", r#"echo "$(nice) $PWD $NAME $1""#, "sh", "a b"]);
+        command.current_dir("/").env("NAME", "value");
+        let said = output(&mut in_spare_time(command)).unwrap();
+        assert_eq!(said, "19 / value a b\n");
     }
 
     #[test]

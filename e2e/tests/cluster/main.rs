@@ -51,7 +51,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 const AT_ONCE: usize = 16;
 /// How many members the tests may run at once, all together: every member is a JVM, and a machine
 /// with two cores must still carry all of Kubernetes.
-const CAPACITY: u8 = 10;
+const CAPACITY: u8 = 12;
 
 /// The variable that says which tests run: those that run `together`, those that run `alone`, or all.
 const PART: &str = "BELLWETHER_PART";
