@@ -18,6 +18,7 @@ use crate::election::Election;
 use crate::ensemble::Ensemble;
 use crate::kubectl::Kubectl;
 use crate::wait::until;
+use crate::watch::Event;
 use crate::world::World;
 
 const SIZE: usize = 5;
@@ -130,7 +131,7 @@ impl fmt::Display for Way {
 struct Rolled {
     way: Way,
     changes: usize,
-    /// For how long the status named no leader.
+    /// For how long nobody led.
     leaderless: Duration,
     wall: Duration,
 }
@@ -239,7 +240,7 @@ fn once(world: &World, application: Application, way: Way, repetition: u16) -> R
                 .ok_or(format!("{token} leads"))
         })?;
     }
-    let before = wait_all(world, &election)?;
+    wait_all(world, &election)?;
     let (began, wall) = (SystemTime::now(), Instant::now());
     world.apply(&workload(application, way, &hosts, 2))?;
     until("every pod is a new one", PATIENCE, || {
@@ -258,7 +259,7 @@ fn once(world: &World, application: Application, way: Way, repetition: u16) -> R
         election.wait_condition("RolledOut", "True", "Replaced")?;
     }
     let wall = wall.elapsed();
-    let (changes, leaderless) = leaders(world, began, before.token);
+    let (changes, leaderless) = leaders(world, began);
     Ok(Rolled {
         way,
         changes,
@@ -286,14 +287,8 @@ fn wait_all(world: &World, election: &Election<'_>) -> Result<Leader> {
         let status = election.status()?;
         let pods = pods(world);
         let of = |candidate: &Value| {
-            let name = pods.iter().find_map(|pod| {
-                let name = &pod["metadata"]["name"];
-                let address = &pod["status"]["podIP"];
-                let is_it = candidate["identity"] == *name
-                    || address.is_string() && candidate["clientAddress"] == *address;
-                is_it.then(|| name.as_str()).flatten()
-            });
-            name.map(str::to_owned)
+            let pod = pods.iter().find(|pod| is_in(candidate, pod))?;
+            pod["metadata"]["name"].as_str().map(str::to_owned)
         };
         let candidates = status["candidates"].as_array().into_iter().flatten();
         let stand: BTreeSet<_> = candidates.filter_map(of).collect();
@@ -308,27 +303,67 @@ fn wait_all(world: &World, election: &Election<'_>) -> Result<Leader> {
     })
 }
 
-/// How often another term began since then, and for how long the status named no leader.
-fn leaders(world: &World, began: SystemTime, before: u64) -> (usize, Duration) {
-    let mut last = before;
+/// How often another term began since then, and for how long nobody led: the status named no leader, or one whose pod had ended
+/// while its session lived on.
+fn leaders(world: &World, began: SystemTime) -> (usize, Duration) {
+    let pods = world.pods.history();
     let mut changes = 0;
-    let mut none_since = None;
     let mut leaderless = Duration::ZERO;
-    let history = world.elections.history();
-    for event in history.iter().filter(|event| event.at >= began) {
+    let mut none_since = None;
+    // The token of the leader, and its pod.
+    let mut led: Option<(u64, Option<String>)> = None;
+    for event in world.elections.history() {
         let status = &event.object["status"];
         if status["leader"].is_null() {
             none_since.get_or_insert(event.at);
             continue;
         }
-        if let Some(since) = none_since.take() {
-            leaderless += event.at.duration_since(since).unwrap_or_default();
-        }
         let token = Election::token(status);
-        if token != last {
-            changes += 1;
-            last = token;
+        let mut since = none_since.take();
+        let is_next = led.as_ref().is_none_or(|(last, _)| *last != token);
+        if is_next {
+            let pod = led.and_then(|(_, pod)| pod);
+            since = since
+                .into_iter()
+                .chain(pod.and_then(|pod| end(&pods, &pod)))
+                .min();
+            led = Some((token, None));
+        }
+        // The address of a connection may be known later than the leader.
+        if let Some((_, pod @ None)) = &mut led {
+            *pod = uid(&pods, &status["leader"], event.at);
+        }
+        if event.at < began {
+            continue;
+        }
+        changes += usize::from(is_next);
+        if let Some(since) = since {
+            leaderless += event.at.duration_since(since).unwrap_or_default();
         }
     }
     (changes, leaderless)
+}
+
+/// The uid of the pod that a candidate runs in, as it was then.
+fn uid(pods: &[Event], candidate: &Value, at: SystemTime) -> Option<String> {
+    let seen = pods.iter().rev().filter(|event| event.at <= at);
+    let mut of = seen.filter(|event| is_in(candidate, &event.object));
+    of.next().map(|event| event.uid().to_owned())
+}
+
+/// When the pod's containers had ended.
+fn end(pods: &[Event], uid: &str) -> Option<SystemTime> {
+    let mut of = pods.iter().filter(|event| event.uid() == uid);
+    let has_ended = |event: &&Event| {
+        let container = &event.object["status"]["containerStatuses"][0];
+        event.deleted || container["state"]["terminated"].is_object()
+    };
+    of.find(has_ended).map(|event| event.at)
+}
+
+/// Whether a candidate runs in this pod: it bears its name, or is connected from its address.
+fn is_in(candidate: &Value, pod: &Value) -> bool {
+    let address = &pod["status"]["podIP"];
+    candidate["identity"] == pod["metadata"]["name"]
+        || address.is_string() && candidate["clientAddress"] == *address
 }
