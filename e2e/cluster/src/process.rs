@@ -24,10 +24,12 @@ where
 }
 
 /// The same command, which gets the time that no other program wants of the processor. It runs in a session of its own,
-/// since the kernel shares the processor among sessions first (`sched(7)`, autogroup), and only then by niceness.
+/// since the kernel shares the processor among sessions first (`sched(7)`, autogroup), and only then by niceness. The terminal
+/// does not end that session, so the command ends with the thread that starts it.
 pub fn in_spare_time(command: Command) -> Command {
     const SCRIPT: &str = r#"echo 19 > /proc/self/autogroup || true; exec nice -n 19 "$0" "$@""#;
-    let mut spare = self::command("setsid", ["sh", "-c", SCRIPT]);
+    let leashed = ["setpriv", "--pdeathsig", "KILL", "sh", "-c", SCRIPT];
+    let mut spare = self::command("setsid", leashed);
     spare.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
         match value {
