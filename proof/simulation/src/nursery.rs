@@ -18,7 +18,7 @@ use clap::Parser as _;
 
 use crate::Arguments;
 
-/// A life that takes longer than this hangs.
+/// A life that takes more of the processor's time than this hangs. A whole life takes a few seconds of it.
 const PATIENCE_SECONDS: u32 = 120;
 /// The longest request.
 const LONGEST: usize = 4096;

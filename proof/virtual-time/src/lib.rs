@@ -107,6 +107,10 @@ pub unsafe extern "C" fn getrandom(
     libc::ssize_t::try_from(length).unwrap_or(-1)
 }
 
+/// After how many seconds of the kernel's clock a copy that does not end is ended, however little of the
+/// processor's time it had.
+const LONGEST_WAIT_SECONDS: u32 = 3600;
+
 /// How a copy of this process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -119,7 +123,9 @@ pub enum End {
 }
 
 /// Makes a copy of this process that does `work` and ends, and waits for its end. The copy has what this process
-/// has prepared, and nothing that other copies did. It is ended after this many seconds of the kernel's clock.
+/// has prepared, and nothing that other copies did. It is ended after this many seconds of the processor's time:
+/// on a machine that has other work, the clock says nothing about whether it hangs. One that waits for something
+/// that never comes uses no such time, and is ended after [`LONGEST_WAIT_SECONDS`].
 ///
 /// # Errors
 /// This process has more than one thread, and a copy would lack all but one; or the kernel cannot copy it.
@@ -132,8 +138,15 @@ pub fn in_a_copy(seconds: u32, work: impl FnOnce() -> std::process::ExitCode) ->
     match copy {
         -1 => Err(io::Error::last_os_error()),
         0 => {
-            // SAFETY: the signal's default is the end of the process.
-            unsafe { libc::alarm(seconds) };
+            let limit = libc::rlimit {
+                rlim_cur: seconds.into(),
+                rlim_max: libc::rlim_t::from(seconds) + 1,
+            };
+            // SAFETY: `limit` lives as long as the call; the default of both signals is the end of the process.
+            unsafe {
+                libc::setrlimit(libc::RLIMIT_CPU, &raw const limit);
+                libc::alarm(LONGEST_WAIT_SECONDS);
+            }
             let well = work() == std::process::ExitCode::SUCCESS;
             std::process::exit(i32::from(!well))
         }
@@ -148,9 +161,10 @@ pub fn in_a_copy(seconds: u32, work: impl FnOnce() -> std::process::ExitCode) ->
             }
             Ok(match status {
                 0 => End::Well,
-                status if libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGALRM => {
-                    End::Late
-                }
+                status if libc::WIFSIGNALED(status) => match libc::WTERMSIG(status) {
+                    libc::SIGALRM | libc::SIGXCPU => End::Late,
+                    _ => End::Badly,
+                },
                 _ => End::Badly,
             })
         }
