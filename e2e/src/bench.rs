@@ -43,16 +43,20 @@ pub struct Options {
     pub repetitions: u16,
     /// Whether what happened in each run is printed, with times.
     pub timeline: bool,
+    /// The ways that are measured; all if none is named.
+    pub only: Vec<Way>,
     /// The operator of another revision, if it is measured too.
     pub other: Option<Release>,
 }
 
 impl Options {
     /// The ways that are measured, in the order in which they run.
-    fn ways(&self) -> impl Iterator<Item = Way> + use<> {
-        let other = self.other.is_some();
-        WAYS.into_iter()
-            .filter(move |way| other || *way != Way::Other)
+    fn ways(&self) -> impl Iterator<Item = Way> {
+        let is_asked = |way: &Way| self.only.is_empty() || self.only.contains(way);
+        WAYS.into_iter().filter(move |way| match way {
+            Way::Other => self.other.is_some(),
+            way => is_asked(way),
+        })
     }
 
     /// Installs the operator that carries a change out in this way, if it may not be there.

@@ -50,6 +50,9 @@ pub(crate) struct Options {
     /// Print what happened in each run, with times
     #[arg(long)]
     timeline: bool,
+    /// Only in this way; repeat it for several
+    #[arg(long = "way", value_parser = ["operator", "run-time", "plain", "hand"])]
+    ways: Vec<String>,
     /// Also measure the operator of this revision of the project, in the same run
     #[arg(long, value_name = "REVISION")]
     against: Option<String>,
@@ -109,6 +112,7 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
     let of = |name: &str, options: &Options| {
         let mut words = vec![name.to_owned(), options.repetitions.to_string()];
         words.extend(options.timeline.then(|| "--timeline".to_owned()));
+        words.extend(options.ways.iter().cloned());
         words
     };
     let words = match what {

@@ -1,7 +1,7 @@
 //! The benchmarks that `cargo xtask bench` runs, on a cluster with the operator installed.
 
 use anyhow::{Context as _, bail};
-use bellwether_e2e::bench::{Options, Release, elections, fleet, resize, roll, rollouts};
+use bellwether_e2e::bench::{Options, Release, WAYS, elections, fleet, resize, roll, rollouts};
 use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
 
 fn main() -> anyhow::Result<()> {
@@ -43,6 +43,10 @@ fn main() -> anyhow::Result<()> {
     let options = Options {
         repetitions: repetitions.parse()?,
         timeline: rest.contains(&"--timeline"),
+        only: WAYS
+            .into_iter()
+            .filter(|way| rest.contains(&way.word()))
+            .collect(),
         other: Release::from_environment(),
     };
     match *what {
