@@ -6,6 +6,7 @@
 //! * [`elections`]: `cargo xtask bench elections`, the mirror of elections, compared with a poller;
 //! * [`fleet`]: `cargo xtask bench fleet`, what many ensembles cost one operator;
 //! * [`rollouts`]: `cargo xtask bench rollouts`, how often a rollout of an application changes its leader;
+//! * [`start`]: `cargo xtask bench start`, a new ensemble, until it serves;
 //! * [`plain`]: the StatefulSet without the operator, made from what the operator rendered;
 //! * [`subject`]: one ensemble under load, and what is measured of it;
 //! * [`table`]: every run, medians and ratios.
@@ -22,6 +23,7 @@ pub mod resize;
 pub mod roll;
 pub mod rollouts;
 mod sightings;
+pub mod start;
 mod statuses;
 pub mod subject;
 pub mod table;

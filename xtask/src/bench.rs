@@ -14,6 +14,12 @@ use crate::{
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// A new ensemble, until it serves (about half a minute a repetition)
+    Start {
+        /// How often
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=20))]
+        repetitions: u16,
+    },
     /// A restart of every member (about four minutes a repetition)
     Roll(Options),
     /// From 3 to 5 members, 5 to 3 and 1 to 3 (about twelve minutes a repetition)
@@ -116,6 +122,7 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
         words
     };
     let words = match what {
+        Command::Start { repetitions } => vec!["start".to_owned(), repetitions.to_string()],
         Command::Roll(options) => of("roll", options),
         Command::Resize(options) => of("resize", options),
         Command::Rollouts {
@@ -168,7 +175,10 @@ pub(crate) fn bench(what: &Command, target: &Target) -> Result<()> {
         Command::Roll(options) | Command::Resize(options) => options.against.as_deref(),
         Command::Elections(elections) => elections.against.as_deref(),
         Command::Fleet(fleet) => fleet.against.as_deref(),
-        Command::Plan | Command::Rollouts { .. } | Command::Writes { .. } => None,
+        Command::Start { .. }
+        | Command::Plan
+        | Command::Rollouts { .. }
+        | Command::Writes { .. } => None,
     };
     let other = against.map(|revision| other_operator(revision, release));
     let other = other.transpose()?;

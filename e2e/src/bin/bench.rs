@@ -1,7 +1,9 @@
 //! The benchmarks that `cargo xtask bench` runs, on a cluster with the operator installed.
 
 use anyhow::{Context as _, bail};
-use bellwether_e2e::bench::{Options, Release, WAYS, elections, fleet, resize, roll, rollouts};
+use bellwether_e2e::bench::{
+    Options, Release, WAYS, elections, fleet, resize, roll, rollouts, start,
+};
 use bellwether_e2e::kubectl::{Kubectl, VARIABLE};
 
 fn main() -> anyhow::Result<()> {
@@ -36,6 +38,9 @@ fn main() -> anyhow::Result<()> {
             idle: u64::from(*idle),
         };
         return fleet::run(&kubectl, size, Release::from_environment().as_ref());
+    }
+    if let ["start", repetitions] = words.as_slice() {
+        return start::run(&kubectl, repetitions.parse()?);
     }
     let [what, repetitions, rest @ ..] = words.as_slice() else {
         bail!("run `cargo xtask bench`");
