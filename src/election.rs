@@ -15,6 +15,7 @@
 //! * [`session`] keeps one ZooKeeper session for each ensemble or connection and reports when it is up or
 //!   down; [`relay`] stands between it and the servers and keeps them within limits; [`credentials`] reads
 //!   the Secrets that a connection names. It connects only where the administrator allows it.
+//! * [`bridge`] acts for the bridge of an election that moves to a Lease, and is the only part that writes in ZooKeeper.
 //! * [`budget`] is what the elections of one session may have in memory together.
 //! * [`census`] asks the members from where anonymous candidates are connected.
 //! * [`mirror`] follows one election: it reads whenever a watch fired, and reports what it sees.
@@ -33,10 +34,11 @@
 //!
 //! The pure crate `bellwether_election` decides what is seen and what the status reports. Nothing polls: a
 //! quiet election costs one read every five minutes and no write at all. If the election has a Lease or a
-//! Service, the leader's node is also read several times a minute.
+//! Service, the leader's node is also read several times a minute; a bridge reads both locks every four seconds.
 
 mod admission;
 mod agenda;
+mod bridge;
 mod budget;
 mod census;
 mod credentials;
@@ -174,14 +176,20 @@ pub(crate) async fn run(
         inputs.clone(),
         metrics.clone(),
     );
-    let writer = writer::Writer::new(client.clone(), lease, reporter, updates, metrics.clone());
+    let writer = writer::Writer::new(
+        client.clone(),
+        lease.clone(),
+        reporter,
+        updates,
+        metrics.clone(),
+    );
     let kube = client.clone();
     let trust = ensembles::Trust {
         kube,
         issuer,
         members,
     };
-    let registry = registry::Registry::new(client, trust, scope, inputs, metrics);
+    let registry = registry::Registry::new(client, lease, trust, scope, inputs, metrics);
     tokio::select! {
         () = shutdown => {
             info!("the mirror of elections stops");

@@ -1,8 +1,10 @@
 //! The kind `LeaderElection`: a mirror of an election that applications hold in znodes.
 //!
 //! The spec says where the election is and in which dialect it is held; the status says who leads,
-//! who waits, and with what fencing token. Bellwether only reads: it never takes part.
+//! who waits, and with what fencing token. Bellwether only reads the znodes: it never takes part, but for the bridge of an
+//! election that moves to a Lease.
 
+mod bridge;
 mod connection;
 mod dialect;
 mod dialects;
@@ -20,6 +22,7 @@ use std::borrow::Cow;
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
+pub use bridge::{Bridge, BridgeSide};
 pub use connection::{
     Authentication, AuthenticationType, CaSecretRef, Connection, ConnectionTls, EnsembleRef,
     SecretRef,
@@ -121,6 +124,8 @@ pub const DEFAULT_MAX_CANDIDATES: i32 = 50;
 #[x_kube(validation = Rule::new(projections::or_selects("!has(self.projections) || self.projections == null || !(has(self.projections.service) && self.projections.service != null || has(self.projections.podLabels) && self.projections.podLabels != null || has(self.projections.rollout) && self.projections.rollout != null)")).message("projections.service, projections.podLabels and projections.rollout need podBinding.selector with at least one label: it says which pods the candidates may be"))]
 #[x_kube(validation = Rule::new(projections::or_selects("!has(self.handover) || self.handover == null")).message("handover needs podBinding.selector with at least one label: it says which pods the candidates may be"))]
 #[x_kube(validation = Rule::new(projections::or_selects("!has(self.leadershipCheck) || self.leadershipCheck == null")).message("leadershipCheck needs podBinding.selector with at least one label: it says which pods the candidates may be"))]
+#[x_kube(validation = Rule::new("!has(self.bridge) || self.bridge == null || !has(self.ensembleRef) || self.ensembleRef == null || !has(self.ensembleRef.namespace)").message("bridge works in an ensemble of the same namespace, without ensembleRef.namespace: the grant of another namespace is to read"))]
+#[x_kube(validation = Rule::new("!has(self.bridge) || self.bridge == null || self.dialect.type != 'Auto'").message("bridge needs a dialect by name: the bridge stands for election in it"))]
 #[allow(
     clippy::duplicated_attributes,
     reason = "each printcolumn has its own type_"
@@ -172,6 +177,10 @@ pub struct LeaderElectionSpec {
     /// How the candidates' pods are asked whether they lead, so that two that do are noticed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leadership_check: Option<Box<LeadershipCheck>>,
+
+    /// How the election moves to a Lease, or back, without candidates of both leading at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bridge: Option<Box<Bridge>>,
 
     /// How it is found out which pod a candidate runs in, where a projection, a handover or a check has to know.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -83,6 +83,10 @@ reasons! {
     RolloutStopped: "What the reason of the condition `RolledOut` says.",
     /// `LeaderElection`, a warning: a pod says that it leads, and another one leads by the znodes, or nobody.
     RivalLeader: "What the reason of the condition `SoleLeader` says.",
+    /// `LeaderElection`: an election that moves has come to the side that shall lead.
+    Crossed: NOTHING,
+    /// `LeaderElection`, a warning: candidates in ZooKeeper and candidates at a Lease may lead at once.
+    TwoMayLead: "What the reason of the condition `Bridged` says.",
 }
 
 #[cfg(test)]

@@ -152,6 +152,10 @@ pub(crate) struct Run {
     /// which nodes are.
     #[arg(long)]
     pub handover_on_cordon: bool,
+    /// Let elections move to Leases and back, with `spec.bridge`. The operator then creates and deletes znodes in those elections,
+    /// and writes the Leases that they name.
+    #[arg(long)]
+    pub allow_bridges: bool,
     /// How many elections may have series of their own in the metrics, with `spec.ownSeries`. An election has up to eleven.
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     pub election_series: usize,

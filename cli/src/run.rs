@@ -60,6 +60,7 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             handover_ports: arguments.allowed_handover_ports,
             check_ports: arguments.allowed_check_ports,
             handover_on_cordon: arguments.handover_on_cordon,
+            bridges: arguments.allow_bridges,
             own_series: arguments.election_series,
         },
         rules: Rules::ALL,

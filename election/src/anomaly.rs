@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use bellwether_api::election::recipe::Order;
 use bellwether_api::election::{Exclusivity, IdentitySource};
 
+use crate::bridge;
 use crate::reading::{Candidacy, RankedCandidate, Reading};
 use crate::rules::Rules;
 
@@ -67,6 +68,7 @@ pub(crate) fn anomalies(rules: &Rules, reading: &Reading, children: i32) -> Vec<
     if let Some(candidacy) = leader.and_then(|candidate| candidate.znode.candidacy())
         && candidacy.session == 0
         && rules.expiry().is_none()
+        && !is_bridge(rules, candidacy)
     {
         found.push(Anomaly::NonEphemeral { children });
     }
@@ -93,6 +95,11 @@ pub(crate) fn anomalies(rules: &Rules, reading: &Reading, children: i32) -> Vec<
         found.push(Anomaly::Unreadable { count });
     }
     found
+}
+
+/// Whether a znode is that of the election's bridge, which has to outlive the operator.
+fn is_bridge(rules: &Rules, candidacy: &Candidacy) -> bool {
+    rules.spec().bridge.is_some() && candidacy.identity.text.starts_with(bridge::IDENTITY)
 }
 
 fn in_queue(reading: &Reading, leader: &RankedCandidate) -> bool {

@@ -100,6 +100,32 @@ impl Names {
         queue
     }
 
+    /// What the name of a candidate begins with to which ZooKeeper appends a sequence number; `guid` is a UUID for libraries that
+    /// put one there. `None` where the sequence number does not decide, or another program cannot make such a name.
+    pub(crate) fn beginning(&self, guid: &str) -> Option<String> {
+        let Matcher::Layout(layout, prefix) = &self.matcher else {
+            return None;
+        };
+        let alone = |labels: &[&'static str]| {
+            let mut labels = labels.iter().copied();
+            labels.find(|label| !self.shared.contains(label))
+        };
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => Some((*text).to_owned()),
+            Piece::Prefix => Some(prefix.clone()),
+            Piece::Uuid => Some(guid.to_owned()),
+            Piece::Hex32 => Some(guid.replace('-', "")),
+            Piece::Label(labels) => alone(labels).map(str::to_owned),
+            // No session has this number.
+            Piece::Session | Piece::SessionOrHex => Some("0".to_owned()),
+            Piece::Id | Piece::Free => Some("bellwether-bridge".to_owned()),
+        };
+        let beginning: String = layout.name.iter().map(piece).collect::<Option<_>>()?;
+        let first = format!("{beginning}{:010}", 0);
+        let is_candidate = self.parse(&first).is_some_and(|parsed| !parsed.shared);
+        (is_candidate && self.order != Order::CreationZxid).then_some(beginning)
+    }
+
     /// Parses a child's name; `None` if it is not a candidate's.
     pub(crate) fn parse<'n>(&self, child: &'n str) -> Option<CandidateName<'n>> {
         let ranked = match &self.matcher {

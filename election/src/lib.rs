@@ -22,6 +22,7 @@
 
 mod anomaly;
 mod beside;
+pub mod bridge;
 pub mod census;
 pub mod claims;
 mod decode;
@@ -47,5 +48,5 @@ pub use reading::{
 };
 pub use rules::{InvalidSpec, MAX_READ, Place, Rules, ZnodeLocation};
 pub use status::{
-    Blindness, Sight, Urgency, end_of_term, flaps_until, status, status_and_projection, urgency,
+    Blindness, Done, Sight, Urgency, end_of_term, flaps_until, status, status_and_done, urgency,
 };

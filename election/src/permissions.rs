@@ -1,5 +1,6 @@
 //! What elections may do beyond their namespace: to which hosts they connect, where credentials are sent, which labels
-//! pods get, at which ports of pods leaders are asked to hand over and pods whether they lead, and how many have series of their own.
+//! pods get, at which ports of pods leaders are asked to hand over and pods whether they lead, whether they move to Leases, and how many have series
+//! of their own.
 //!
 //! Whoever may create a `LeaderElection` has the operator act, from its place in the network and with its
 //! rights. So the administrator names the hosts and the keys of labels, and the owner of a Secret names the
@@ -24,6 +25,8 @@ pub struct Permissions {
     pub check_ports: Vec<u16>,
     /// Whether leaders may be asked because their node is cordoned: the operator then watches which nodes are.
     pub handover_on_cordon: bool,
+    /// Whether elections may move to Leases and back: the operator then writes in ZooKeeper, and Leases of applications.
+    pub bridges: bool,
     /// How many elections may have series of their own in the operator's metrics.
     pub own_series: usize,
 }

@@ -211,6 +211,29 @@ impl Rules {
         order.map(|ranked| ranked.node.to_owned()).collect()
     }
 
+    /// The candidates among the children, in the order of their names; none without a queue.
+    pub fn candidates<'c>(&self, children: &'c [String]) -> Vec<&'c str> {
+        let queue = self.rank(children).unwrap_or_default();
+        queue.order.into_iter().map(|ranked| ranked.node).collect()
+    }
+
+    /// What the name of a bridge's znode begins with; `uid` is that of its election. `None` in dialects in which the bridge cannot
+    /// stand for election: where not the first of the children leads, or where candidates read each other's data.
+    pub fn bridge_name(&self, uid: &str) -> Option<String> {
+        let dialect = self.dialect.as_ref()?;
+        let recipe = dialect.recipe;
+        let first_leads = dialect.leader == LeaderChoice::First
+            && recipe.all_lead.is_none()
+            && matches!(
+                recipe.identity,
+                Decoder::Text | Decoder::Session | Decoder::NodeName
+            )
+            && (recipe.head_leads || recipe.registration.places.is_empty())
+            && (recipe.head_leads || self.spec.dialect.leader_path.is_none());
+        let names = dialect.names.as_ref().filter(|_| first_leads)?;
+        names.beginning(uid)
+    }
+
     /// How many candidates the status lists.
     pub fn max_candidates(&self) -> usize {
         usize::try_from(self.spec.max_candidates)

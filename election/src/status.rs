@@ -1,6 +1,6 @@
 //! From what the mirror sees, or that it does not see, to the status of a `LeaderElection`.
 
-use bellwether_api::conditions::merge_conditions;
+use bellwether_api::conditions::{NewCondition, merge_conditions};
 use bellwether_api::election::{
     Candidate, ConditionType, DialectType, EndOfTerm, IdentitySource, LastActive, Leader,
     LeaderElectionSpec, LeaderElectionStatus, PreviousLeader, Reason, format_session,
@@ -47,19 +47,28 @@ pub fn status(
     old: Option<&LeaderElectionStatus>,
     now: Timestamp,
 ) -> LeaderElectionStatus {
-    status_and_projection(spec, generation, sight, None, old, now)
+    status_and_done(spec, generation, sight, Done::default(), old, now)
 }
 
-/// As [`status`], with the outcome of the projections. While that is unknown, the old status's report of them
-/// stays.
-pub fn status_and_projection(
+/// What is done about an election, where that is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done<'d> {
+    /// The outcome of its projections.
+    pub projection: Option<&'d Projection>,
+    /// The condition of its bridge.
+    pub bridged: Option<&'d NewCondition>,
+}
+
+/// As [`status`], with what is done about the election. While that is unknown, what the old status reports of it stays.
+pub fn status_and_done(
     spec: &LeaderElectionSpec,
     generation: Option<i64>,
     sight: &Sight,
-    projection: Option<&Projection>,
+    done: Done<'_>,
     old: Option<&LeaderElectionStatus>,
     now: Timestamp,
 ) -> LeaderElectionStatus {
+    let projection = done.projection;
     let old = old.cloned().unwrap_or_default();
     let outlook = projection.and_then(|projection| projection.outlook.as_ref());
     let is_of_old = |outlook: &&Outlook| shown(&old).is_some_and(|old| outlook.is_of_leader(old));
@@ -85,6 +94,14 @@ pub fn status_and_projection(
         tell_projection(&mut new, projection, &old, now);
     } else if let Some(leader) = &mut new.leader {
         leader.pod = None;
+    }
+    if spec.bridge.is_some() {
+        new.conditions.extend(match done.bridged {
+            Some(bridged) => {
+                merge_conditions(&old.conditions, vec![bridged.clone()], generation, now)
+            }
+            None => kept(&old, generation, &[ConditionType::Bridged]),
+        });
     }
     let ready = words::ready(spec.projections.is_some(), &new.conditions);
     let ready = merge_conditions(&old.conditions, vec![ready], generation, now);
@@ -269,22 +286,17 @@ fn tell_projection(
             let conditions = projection.conditions.clone();
             merge_conditions(&old.conditions, conditions, generation, now)
         }
-        None => {
-            let types = [
+        None => kept(
+            old,
+            generation,
+            &[
                 ConditionType::LeaderBound,
                 ConditionType::Projected,
                 ConditionType::RolledOut,
                 ConditionType::HandedOver,
                 ConditionType::SoleLeader,
-            ];
-            let types = types.map(ConditionType::as_str);
-            let old = old.conditions.iter();
-            // Conditions of another generation are dropped.
-            old.filter(|condition| types.contains(&condition.type_.as_str()))
-                .filter(|condition| condition.observed_generation == generation)
-                .cloned()
-                .collect()
-        }
+            ],
+        ),
     };
     if !is_same {
         // What failed for the leader before fails for this one, as far as anybody knows. A rollout and a handover go on.
@@ -307,6 +319,19 @@ fn tell_projection(
             None => old.leader.as_ref().and_then(|old| old.pod.clone()),
         };
     }
+}
+
+/// The conditions of these types that the old status reports of this generation.
+fn kept(
+    old: &LeaderElectionStatus,
+    generation: Option<i64>,
+    types: &[ConditionType],
+) -> Vec<Condition> {
+    let is_one = |condition: &&Condition| {
+        types.iter().any(|type_| type_.as_str() == condition.type_)
+            && condition.observed_generation == generation
+    };
+    old.conditions.iter().filter(is_one).cloned().collect()
 }
 
 /// Whether two leaders have the same node, created once, or nobody leads in both cases.

@@ -103,6 +103,7 @@ pub(super) fn events(old: Option<&LeaderElectionStatus>, new: &LeaderElectionSta
             note,
         ));
     }
+    events.extend(bridged(old, new));
     events
 }
 
@@ -133,6 +134,23 @@ fn rollout(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Op
         return None;
     };
     Some(event(type_, reason, "RollOut", now.message.clone()))
+}
+
+/// A bridge that has come to a side, or that holds neither lock.
+fn bridged(old: Option<&LeaderElectionStatus>, new: &LeaderElectionStatus) -> Option<Event> {
+    let before = old.and_then(|old| condition(old, ConditionType::Bridged));
+    let now = condition(new, ConditionType::Bridged)?;
+    if before.is_some_and(|before| before.reason == now.reason) {
+        return None;
+    }
+    let (type_, reason) = if now.status == "True" {
+        (EventType::Normal, EventReason::Crossed)
+    } else if now.reason == Reason::TwoMayLead.as_str() {
+        (EventType::Warning, EventReason::TwoMayLead)
+    } else {
+        return None;
+    };
+    Some(event(type_, reason, "Cross", now.message.clone()))
 }
 
 fn rolled_out(status: &LeaderElectionStatus) -> Option<&Condition> {
@@ -303,6 +321,29 @@ mod tests {
         ] {
             assert_eq!(reasons(Some(&with(old)), &with(new)), told, "{old} {new}");
         }
+    }
+
+    #[test]
+    fn a_bridge_is_told_when_it_has_come_to_a_side_or_holds_nothing() {
+        let with = |status: &str, reason: &str| LeaderElectionStatus {
+            conditions: vec![Condition {
+                type_: "Bridged".to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            }],
+            ..LeaderElectionStatus::default()
+        };
+        let ahead = with("False", "CandidatesAhead");
+        let crossed = with("True", "KubernetesLeads");
+        let two = with("False", "TwoMayLead");
+        assert_eq!(reasons(None, &ahead), [""; 0]);
+        assert_eq!(reasons(Some(&ahead), &crossed), ["Crossed"]);
+        assert_eq!(reasons(Some(&crossed), &crossed), [""; 0]);
+        assert_eq!(reasons(Some(&crossed), &two), ["TwoMayLead"]);
+        assert_eq!(reasons(Some(&two), &two), [""; 0]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bellwether_api::conditions::NewCondition;
 use bellwether_api::{LeaderElection, LeaderElectionStatus};
 use bellwether_election::Sight;
 use bellwether_election::projection::Projection;
@@ -24,6 +25,8 @@ pub(super) enum WriterInput {
     Confirmed(Key),
     /// The outcome of the projections.
     Projected(Box<Projected>),
+    /// What the bridge does.
+    Bridged(Box<Bridged>),
 }
 
 /// What a mirror sees.
@@ -48,6 +51,17 @@ pub(super) struct Projected {
     pub(super) uid: String,
     pub(super) generation: Option<i64>,
     pub(super) projection: Projection,
+}
+
+/// What an election's bridge does.
+#[derive(Debug)]
+pub(super) struct Bridged {
+    pub(super) key: Key,
+    /// The object that it is about, and its generation.
+    pub(super) uid: String,
+    pub(super) generation: Option<i64>,
+    /// The condition `Bridged`.
+    pub(super) condition: NewCondition,
 }
 
 /// A message to the projector.

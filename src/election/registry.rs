@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use tracing::{info, warn};
 
 use super::admission::Admission;
+use super::bridge::Crosser;
 use super::census::Census;
 use super::ensembles::{Ensemble, Shown, Trust};
 use super::messages::WriterInput;
@@ -24,6 +25,7 @@ use super::session::{Keeper, Link, Presence};
 use super::sighting::Sighting;
 use super::target::Target;
 use super::{Key, Scope, slim};
+use crate::lease::Held;
 use crate::scoped::api;
 
 /// How many elections one answer of the API server lists at most: each is held in memory several times
@@ -35,6 +37,8 @@ type Guarded = DeserializeGuard<LeaderElection>;
 /// What runs for the elections.
 pub(super) struct Registry {
     client: Client,
+    /// The operator's lease, without which a bridge does not act.
+    lease: Held,
     trust: Trust,
     scope: Scope,
     inputs: mpsc::Sender<WriterInput>,
@@ -76,6 +80,7 @@ struct Running {
     /// Whether the ensemble admits it, where that is in another namespace.
     admission: Option<Admission>,
     _task: Task,
+    _bridge: Option<Task>,
 }
 
 /// A session that is kept because elections need it.
@@ -107,6 +112,7 @@ impl Drop for Task {
 impl Registry {
     pub(super) fn new(
         client: Client,
+        lease: Held,
         trust: Trust,
         scope: Scope,
         inputs: mpsc::Sender<WriterInput>,
@@ -114,6 +120,7 @@ impl Registry {
     ) -> Self {
         Self {
             client,
+            lease,
             trust,
             scope,
             inputs,
@@ -221,6 +228,19 @@ impl Registry {
             metrics: self.metrics.clone(),
         });
         info!(election = %key, path = %spec.path, dialect = spec.dialect.type_.as_str(), "mirrored");
+        let bridge = spec.bridge.is_some().then(|| {
+            let crosser = Crosser {
+                key: key.clone(),
+                uid: uid.clone(),
+                generation: object.metadata.generation,
+                spec: spec.clone(),
+                kube: self.client.clone(),
+                lease: self.lease.clone(),
+                permissions: self.scope.permissions.clone(),
+                inputs: self.inputs.clone(),
+            };
+            Task(tokio::spawn(crosser.keep(link.clone())).abort_handle())
+        });
         let task = Task(tokio::spawn(mirror.keep(link)).abort_handle());
         let running = Running {
             uid,
@@ -229,6 +249,7 @@ impl Registry {
             target,
             admission,
             _task: task,
+            _bridge: bridge,
         };
         if let Some(before) = self.elections.insert(key, running) {
             self.release(&before.target);

@@ -103,6 +103,13 @@ impl Statuses {
                     self.consider(&key);
                 }
             }
+            WriterInput::Bridged(bridged) => {
+                let key = bridged.key.clone();
+                if let Some(entry) = self.entry(&key, &bridged.uid) {
+                    entry.bridge(bridged);
+                    self.consider(&key);
+                }
+            }
             WriterInput::Seen(seen) => {
                 let (key, noticed) = (seen.key.clone(), seen.noticed.clone());
                 let Some(entry) = self.entry(&key, &seen.uid) else {

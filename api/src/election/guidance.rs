@@ -27,7 +27,10 @@ impl Reason {
             | Self::UpToDate
             | Self::Replaced
             | Self::HandedOver
-            | Self::NobodyElse => NOTHING,
+            | Self::NobodyElse
+            | Self::ZooKeeperLeads
+            | Self::KubernetesLeads
+            | Self::Crossing => NOTHING,
             Self::NotProjected => "See the condition `Projected`.",
             Self::EnsembleNotFound => {
                 "Correct `spec.ensembleRef`, or create the ensemble. An ensemble in another namespace has to name this one in `spec.elections.namespaces`."
@@ -140,6 +143,16 @@ impl Reason {
             Self::CheckNotAllowed => {
                 "Add the port to `leadershipChecks.ports` of the operator's chart."
             }
+            Self::CandidatesAhead | Self::LeaseHeld => {
+                "Stop the candidates of the side that shall not lead any more."
+            }
+            Self::TwoMayLead => {
+                "Stop the candidates of one side at once, and find out what both of them wrote."
+            }
+            Self::BridgeFailed => {
+                "See the message: the identity of the mirror needs READ, CREATE and DELETE on the path and WRITE below."
+            }
+            Self::BridgeNotAllowed => "Switch on `bridges.enabled` in the operator's chart.",
             Self::RolloutForbidden => "Switch on `rbac.rollouts` in the operator's chart.",
         }
     }

@@ -28,6 +28,8 @@ vocabulary! {
         HandedOver,
         /// No pod but the leader's says that it leads. Only where pods are asked.
         SoleLeader,
+        /// Candidates of the side that shall lead may, and those of the other side may not. Only with a bridge.
+        Bridged,
     }
 }
 
@@ -185,6 +187,23 @@ vocabulary! {
         NoAnswer,
         /// `SoleLeader`: the administrator did not allow the port of `spec.leadershipCheck`.
         CheckNotAllowed,
+
+        /// `Bridged`: candidates in ZooKeeper lead; the bridge holds the Lease.
+        ZooKeeperLeads,
+        /// `Bridged`: candidates at the Lease lead; the bridge's znode is before all others.
+        KubernetesLeads,
+        /// `Bridged`: the bridge changes the locks that it holds.
+        Crossing,
+        /// `Bridged`: candidates in ZooKeeper are before the bridge's znode, so it keeps the Lease.
+        CandidatesAhead,
+        /// `Bridged`: a candidate holds the Lease, so the bridge keeps its znode.
+        LeaseHeld,
+        /// `Bridged`: the bridge holds neither lock.
+        TwoMayLead,
+        /// `Bridged`: the locks cannot be read or written.
+        BridgeFailed,
+        /// `Bridged`: the administrator did not allow bridges.
+        BridgeNotAllowed,
     }
 }
 
@@ -349,6 +368,25 @@ impl Reason {
             Self::NoAnswer => "Every pod is asked again and again.",
             Self::CheckNotAllowed => {
                 "No pod is asked: ask the administrator of the operator to allow the port, with leadershipChecks.ports of its chart."
+            }
+            Self::ZooKeeperLeads | Self::KubernetesLeads => {
+                "It stays so until spec.bridge.side changes."
+            }
+            Self::Crossing => "The next look is in a moment.",
+            Self::CandidatesAhead => {
+                "It gives the Lease up when they are gone: stop those candidates, or replace their pods by ones that elect by the Lease."
+            }
+            Self::LeaseHeld => {
+                "The bridge takes it, and then gives its znode up, when that holder gives it up or does not renew it: stop those candidates, or replace their pods by ones that elect in ZooKeeper."
+            }
+            Self::TwoMayLead => {
+                "Candidates of both sides may lead: stop those that shall not. The bridge takes the Lease, or the first place in ZooKeeper, as soon as it is free."
+            }
+            Self::BridgeFailed => {
+                "What the bridge holds it keeps, and it tries again every few seconds, or when the spec is corrected."
+            }
+            Self::BridgeNotAllowed => {
+                "Neither the Lease nor ZooKeeper is written: ask the administrator of the operator to allow it, with bridges.enabled of its chart."
             }
             Self::RolloutForbidden => {
                 "No pod is evicted: switch on rbac.rollouts in the operator's Helm chart, or grant the rights that the chart would; it is tried again twice a minute."

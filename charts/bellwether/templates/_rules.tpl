@@ -72,6 +72,12 @@ everything else goes with its owner.
   resources: [pods]
   verbs: [patch]
 {{- end }}
+{{- if and .Values.bridges.enabled (not .Values.rbac.projections) }}
+# The Leases to which elections move.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update]
+{{- end }}
 {{- if .Values.rbac.rollouts }}
 # The workloads whose pods are replaced with the leader's last.
 - apiGroups: [apps]

@@ -384,6 +384,10 @@ impl Base<'_> {
             programs::go_build(&sources.join("go"), &tree.join("clients/go_lock"))
                 .args(["-ldflags", "-s -w", "."]),
         )?;
+        process::run(
+            programs::go_build(&sources.join("go"), &tree.join("clients/go_lease"))
+                .args(["-ldflags", "-s -w", "./lease"]),
+        )?;
         self.build_rust_client(&tree.join("clients/rust_lock"))?;
         let image = Image {
             name: CLIENTS_IMAGE.to_owned(),

@@ -233,6 +233,8 @@ daemonsets.apps [get list watch]
 pods/eviction [create]
 with handover.onCordon:
 nodes [list watch]
+with bridges.enabled:
+leases.coordination.k8s.io [get create update]
 ";
 
 /// The rights by default, and what each feature adds to them; and images only from registries that are named.
@@ -246,6 +248,7 @@ pub(crate) fn rights_are_few_by_default_and_images_come_from_named_registries(
         "rbac.projections",
         "rbac.rollouts",
         "handover.onCordon",
+        "bridges.enabled",
     ];
     let install = |on: &str| {
         let registries = json!(["docker.io/library"]);

@@ -6,6 +6,7 @@
 mod admission;
 mod applications;
 mod authentication;
+mod bridges;
 mod capacity;
 mod changes;
 mod chart;
@@ -114,6 +115,7 @@ const TESTS: &[Test] = tests![
 /// and none disturbs the ensemble. The first one has the room for it.
 const SHARING: &[Test] = tests![
     1 dialects::a_lease_of_kazoo_counts_until_its_end,
+    0 bridges::an_election_moves_to_a_lease_and_back,
     0 connections::an_ensemble_admits_elections_of_the_namespaces_that_it_names,
     0 documents::the_unfair_election_has_one_leader_and_a_herd,
     0 documents::the_official_recipe_with_and_without_acknowledgement,

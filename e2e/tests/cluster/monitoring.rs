@@ -58,6 +58,10 @@ const EMPTY: &[(&str, &str)] = &[
         "the alert finds a pod that claims the lead of another",
     ),
     (
+        "{type=\"Bridged\", reason=\"TwoMayLead\"}",
+        "the alert finds a bridge that holds neither lock",
+    ),
+    (
         "bellwether_election_series_left_out) > 0",
         "the alert finds elections that ask for series and have none",
     ),

@@ -61,6 +61,7 @@ pub(crate) fn subject(projections: Projections, status: LeaderElectionStatus) ->
         identity: None,
         handover: None,
         leadership_check: None,
+        bridge: None,
         projections: Some(Box::new(projections)),
         pod_binding: None,
         max_candidates: 50,

@@ -33,6 +33,7 @@ fn spec(type_: DialectType, acknowledgement: Option<&str>) -> LeaderElectionSpec
         identity: None,
         handover: None,
         leadership_check: None,
+        bridge: None,
         projections: None,
         pod_binding: None,
         max_candidates: 3,

@@ -19,6 +19,7 @@ fn spec(path: &str, type_: DialectType) -> LeaderElectionSpec {
         identity: None,
         handover: None,
         leadership_check: None,
+        bridge: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,

@@ -15,6 +15,14 @@ use crate::rules::Rules;
 mod continuity;
 mod haste;
 
+/// What is done is the outcome of projections.
+fn done(projection: Option<&Projection>) -> Done<'_> {
+    Done {
+        projection,
+        ..Done::default()
+    }
+}
+
 fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
     LeaderElectionSpec {
         ensemble_ref: Some(EnsembleRef {
@@ -35,6 +43,7 @@ fn spec(acknowledgement: Option<&str>) -> LeaderElectionSpec {
         identity: None,
         handover: None,
         leadership_check: None,
+        bridge: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,
@@ -544,7 +553,7 @@ fn what_became_of_projections_is_told_and_stands_until_it_is_known_anew() {
     };
     let tell =
         |spec: &LeaderElectionSpec, sight, projection, old: Option<&LeaderElectionStatus>| {
-            status_and_projection(spec, Some(1), sight, projection, old, at(1))
+            status_and_done(spec, Some(1), sight, done(projection), old, at(1))
         };
     let bound = |status: &LeaderElectionStatus| {
         let pod = status.leader.as_ref().and_then(|leader| leader.pod.clone());
@@ -587,4 +596,34 @@ fn what_became_of_projections_is_told_and_stands_until_it_is_known_anew() {
         )),
         (None, 0)
     );
+}
+
+#[test]
+fn a_bridge_is_told_and_stays_told_until_the_spec_changes() {
+    let mut spec = spec(None);
+    let blind = Sight::Blind(Blindness {
+        reason: Reason::Disconnected,
+        detail: "Gone.".to_owned(),
+        since: at(0),
+    });
+    let bridged = crate::bridge::failed("ZooKeeper is away.");
+    let told = |spec: &_, generation, bridged, old: Option<&LeaderElectionStatus>| {
+        let done = Done {
+            bridged,
+            ..Done::default()
+        };
+        status_and_done(spec, Some(generation), &blind, done, old, at(1))
+    };
+    let reason = |status: &LeaderElectionStatus| {
+        let mut all = status.conditions.iter();
+        let found = all.find(|condition| condition.type_ == "Bridged");
+        found.map(|condition| condition.reason.clone())
+    };
+    assert_eq!(reason(&told(&spec, 1, Some(&bridged), None)), None);
+    spec.bridge =
+        serde_json::from_value(serde_json::json!({ "lease": "app", "side": "ZooKeeper" })).unwrap();
+    let first = told(&spec, 1, Some(&bridged), None);
+    assert_eq!(reason(&first).as_deref(), Some("BridgeFailed"));
+    assert_eq!(told(&spec, 1, None, Some(&first)), first);
+    assert_eq!(reason(&told(&spec, 2, None, Some(&first))), None);
 }

@@ -14,9 +14,13 @@
 //! * **it ends**: once the faults stop, and while a majority of every live list's disks is intact,
 //!   the ensemble comes to the size that the user wants.
 //!
+//! Two more worlds have modules of their own: members that change at run time ([`reconfiguration`]), and an election that moves
+//! from ZooKeeper to a Lease ([`bridge`]).
+//!
 //! A belief about a rule is worth nothing if the checker could not refute it, so every rule is also
 //! switched off once, and then a counterexample must be found: see [`checks`].
 
+pub mod bridge;
 pub mod checks;
 pub mod operator;
 pub mod reconfiguration;

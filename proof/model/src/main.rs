@@ -4,8 +4,9 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use bellwether_model::bridge;
 use bellwether_model::checks::{Check, Outcome, changes, long_changes, run, switched_off};
-use bellwether_model::reconfiguration::{self, Case};
+use bellwether_model::reconfiguration::{self, Case, Checkable};
 use bellwether_model::story::{LEGEND, tell};
 use clap::Parser;
 
@@ -29,10 +30,11 @@ struct Arguments {
 fn main() -> Result<ExitCode, String> {
     let arguments = Arguments::parse();
     let mut good = true;
-    let wanted = |check: &Check| {
+    let is_wanted = |name: &str| {
         let filter = arguments.filter.as_ref();
-        filter.is_none_or(|f| check.name.contains(f.as_str()))
+        filter.is_none_or(|filter| name.contains(filter.as_str()))
     };
+    let wanted = |check: &Check| is_wanted(&check.name);
     println!(
         "Under all rules: one leader, no write lost, two lists, leader last, service kept, it ends"
     );
@@ -65,11 +67,13 @@ fn main() -> Result<ExitCode, String> {
     };
     let cases = reconfiguration::changes().into_iter().chain(long);
     for case in cases.chain(reconfiguration::switched_off()) {
-        if arguments
-            .filter
-            .as_ref()
-            .is_none_or(|f| case.name.contains(f.as_str()))
-        {
+        if is_wanted(&case.name) {
+            good &= report_case(&case, arguments.threads, arguments.explain);
+        }
+    }
+    println!("\nAn election that moves to a Lease: one side leads");
+    for case in bridge::cases() {
+        if is_wanted(&case.name) {
             good &= report_case(&case, arguments.threads, arguments.explain);
         }
     }
@@ -82,8 +86,8 @@ fn main() -> Result<ExitCode, String> {
     }
 }
 
-/// As [`report`], of a change at run time.
-fn report_case(case: &Case, threads: NonZeroUsize, explain: bool) -> bool {
+/// As [`report`], of a change at run time or an election that moves.
+fn report_case<M: Checkable>(case: &Case<M>, threads: NonZeroUsize, explain: bool) -> bool {
     let begin = Instant::now();
     let found = case.run(threads);
     let good = case.is_expected(&found);

@@ -13,19 +13,20 @@
 pub mod state;
 pub mod world;
 
-use std::fmt::Write as _;
+use std::fmt::{Debug, Write as _};
+use std::hash::Hash;
 use std::num::NonZeroUsize;
 
-use stateright::{Checker, HasDiscoveries, Model as _};
+use stateright::{Checker, HasDiscoveries, Model};
 use world::{Change, Kept};
 
 /// One run of the checker.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct Case<M = Change> {
     /// What it shows.
     pub name: String,
     /// What is changed.
-    pub change: Change,
+    pub change: M,
     /// The property that must fail, if a rule is switched off; otherwise all must hold.
     pub expected: Option<&'static str>,
 }
@@ -41,14 +42,35 @@ pub struct Found {
     pub violations: Vec<(&'static str, String)>,
 }
 
-impl Case {
+/// A model that can be checked by several threads, with a story of how a property comes to fail.
+pub trait Checkable:
+    Model<State: Debug + Hash + Clone + PartialEq + Send + Sync, Action: Debug + Clone + PartialEq>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+
+impl<M> Checkable for M where
+    M: Model<
+            State: Debug + Hash + Clone + PartialEq + Send + Sync,
+            Action: Debug + Clone + PartialEq,
+        > + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+impl<M: Checkable> Case<M> {
     /// Visits every state, or those up to the counterexample.
     pub fn run(&self, threads: NonZeroUsize) -> Found {
         let until = match self.expected {
             None => HasDiscoveries::AnyFailures,
             Some(property) => HasDiscoveries::AnyOf([property].into()),
         };
-        let checker = self.change.checker().threads(threads.get());
+        let checker = self.change.clone().checker().threads(threads.get());
         let checker = checker.finish_when(until).spawn_bfs().join();
         let paths = checker.discoveries().into_iter();
         let paths = paths.map(|(name, path)| (name, path.into_vec()));

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use bellwether_model::checks::{Check, changes, run, switched_off};
-use bellwether_model::reconfiguration::{self, Case};
+use bellwether_model::reconfiguration::{self, Case, Checkable};
 use bellwether_model::story::tell;
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -23,7 +23,7 @@ fn test(check: &Check) -> Result<(), Failed> {
     })
 }
 
-fn reconfigures(case: &Case) -> Result<(), Failed> {
+fn moves<M: Checkable>(case: &Case<M>) -> Result<(), Failed> {
     let found = case.run(NonZeroUsize::MIN);
     if case.is_expected(&found) {
         return Ok(());
@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     let cases = reconfiguration::switched_off()
         .into_iter()
         .chain(reconfiguration::changes());
-    let cases = cases.map(|case| Trial::test(case.name.clone(), move || reconfigures(&case)));
-    let trials = checks.chain(cases).collect();
+    let cases = cases.map(|case| Trial::test(case.name.clone(), move || moves(&case)));
+    let bridges = bellwether_model::bridge::cases().into_iter();
+    let bridges = bridges.map(|case| Trial::test(case.name.clone(), move || moves(&case)));
+    let trials = checks.chain(cases).chain(bridges).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

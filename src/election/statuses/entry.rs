@@ -6,13 +6,13 @@ use std::time::Duration;
 use bellwether_api::election::Reason;
 use bellwether_api::{LeaderElection, LeaderElectionStatus};
 use bellwether_election::handover::annotation;
-use bellwether_election::{Sight, flaps_until, status_and_projection};
+use bellwether_election::{Done, Sight, flaps_until, status_and_done};
 use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::super::agenda::Due;
-use super::super::messages::{Projected, Seen};
+use super::super::messages::{Bridged, Projected, Seen};
 use super::super::metrics::Metrics;
 use super::super::noticed::Noticed;
 use super::super::pace::Pace;
@@ -40,6 +40,7 @@ pub(super) struct Entry {
     /// What a mirror sees, and the generation that it was started for.
     seen: Option<(Option<i64>, Sight)>,
     projected: Option<Projected>,
+    bridged: Option<Box<Bridged>>,
     computed: Computed,
     /// When the leader was last read.
     pub(super) sighting: Option<Sighting>,
@@ -62,6 +63,7 @@ impl Entry {
             object,
             seen: None,
             projected: None,
+            bridged: None,
             computed: Computed::Outdated,
             sighting: None,
             noticed: None,
@@ -114,6 +116,12 @@ impl Entry {
     /// Takes the outcome of the projections.
     pub(super) fn project(&mut self, projected: Projected) {
         self.projected = Some(projected);
+        self.computed = Computed::Outdated;
+    }
+
+    /// Takes what the bridge does.
+    pub(super) fn bridge(&mut self, bridged: Box<Bridged>) {
+        self.bridged = Some(bridged);
         self.computed = Computed::Outdated;
     }
 
@@ -191,11 +199,17 @@ impl Entry {
         }
         let projected = self.projected.as_ref();
         let projected = projected.filter(|projected| projected.generation == *generation);
-        Some(status_and_projection(
+        let bridged = self.bridged.as_ref();
+        let bridged = bridged.filter(|bridged| bridged.generation == *generation);
+        let done = Done {
+            projection: projected.map(|projected| &projected.projection),
+            bridged: bridged.map(|bridged| &bridged.condition),
+        };
+        Some(status_and_done(
             &self.object.spec,
             *generation,
             sight,
-            projected.map(|projected| &projected.projection),
+            done,
             self.object.status.as_ref(),
             Timestamp::now(),
         ))

@@ -152,6 +152,7 @@ fn object() -> LeaderElection {
         identity: None,
         handover: None,
         leadership_check: None,
+        bridge: None,
         projections: None,
         pod_binding: None,
         max_candidates: 50,

@@ -106,7 +106,7 @@ fn what_became_of_the_projections_of_another_generation_is_not_told_of_this_one(
         pod: None,
     };
     let told = |generation, projection, old: Option<&LeaderElectionStatus>| {
-        let new = status_and_projection(&spec, Some(generation), &seen, projection, old, at(0));
+        let new = status_and_done(&spec, Some(generation), &seen, done(projection), old, at(0));
         let ready = new.conditions.iter().find(|c| c.type_ == "Ready").unwrap();
         (ready.status.clone(), new)
     };
@@ -131,7 +131,7 @@ fn projections_of_another_leader_are_not_told_of_this_one() {
             .into(),
     };
     let told = |sight: &Sight, projection: Option<&Projection>, old: Option<&_>| {
-        status_and_projection(&spec, Some(1), sight, projection, old, at(0))
+        status_and_done(&spec, Some(1), sight, done(projection), old, at(0))
     };
     let words = |status: &LeaderElectionStatus| -> Vec<String> {
         let types = ["LeaderBound", "Projected", "Ready"];
@@ -395,7 +395,7 @@ fn a_change_tells_what_ended_the_term_before() {
         ..Projection::default()
     };
     let next = |sight: &Sight, old: &LeaderElectionStatus, known: Option<&Projection>| {
-        let next = status_and_projection(&spec, Some(1), sight, known, Some(old), at(9));
+        let next = status_and_done(&spec, Some(1), sight, done(known), Some(old), at(9));
         (next.history[0].cause, next)
     };
     let evicted = Some(EndOfTerm::Evicted);
