@@ -191,7 +191,7 @@ impl Crosser {
         let name = &work.bridge.lease;
         // The Lease is read first: the model does the same.
         let lease = answered(work.leases.get_opt(name)).await;
-        let lease = lease.map_err(|error| format!("The Lease {name} cannot be read: {error}."))?;
+        let lease = lease.map_err(|error| lease_refused(name, "read", &error))?;
         if lease.as_ref().is_some_and(is_projected) {
             return Err(format!(
                 "The Lease {name} is one to which an election is projected, by which no application can elect."
@@ -327,7 +327,7 @@ impl Crosser {
             {
                 Ok(false)
             }
-            Err(error) => Err(format!("The Lease {name} cannot be written: {error}.")),
+            Err(error) => Err(lease_refused(name, "written", &error)),
         }
     }
 }
@@ -367,6 +367,16 @@ async fn answered<T, E: Display>(
         Ok(answer) => answer.map_err(Unanswered::Failed),
         Err(_) => Err(Unanswered::Late),
     }
+}
+
+/// That the API server did not do something with the Lease, as a sentence.
+fn lease_refused(name: &str, done: &str, error: &Unanswered<kube::Error>) -> String {
+    let why = match error {
+        Unanswered::Failed(kube::Error::Api(status)) => status.message.clone(),
+        error => error.to_string(),
+    };
+    let why = why.trim_end_matches('.');
+    format!("The Lease {name} cannot be {done}: {why}.")
 }
 
 /// That ZooKeeper did not do something, as a sentence.
