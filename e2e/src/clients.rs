@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::history::is_ready;
 use crate::wait::until;
 use crate::world::World;
 
@@ -81,11 +82,8 @@ impl<'w> Clients<'w> {
         let runs = format!("the pod {name} runs");
         until(&runs, Duration::from_secs(90), || {
             let pod = world.pods.get(name).ok_or("it is not there".to_owned())?;
-            let ready = pod["status"]["conditions"].as_array().into_iter().flatten();
-            let mut ready = ready.filter(|c| c["type"] == "Ready" && c["status"] == "True");
-            ready
-                .next()
-                .map(|_| ())
+            is_ready(&pod)
+                .then_some(())
                 .ok_or_else(|| format!("phase {}", pod["status"]["phase"]))
         })?;
         Ok(Self {

@@ -108,7 +108,7 @@ pub fn most_unready(history: &[Event], size: usize) -> usize {
     worst
 }
 
-/// Whether a pod is ready.
+/// Whether a pod, or an ensemble, is ready.
 pub fn is_ready(object: &Value) -> bool {
     let conditions = object["status"]["conditions"]
         .as_array()

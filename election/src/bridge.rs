@@ -1,7 +1,7 @@
 //! The bridge between the candidates in ZooKeeper and those at a Lease: which lock it holds, and what it does next.
 //!
 //! The bridge holds at least one of the two locks at every moment: the Lease, or a znode before all candidates. Its znode is
-//! persistent and its Lease does not expire, so an operator that dies delays a crossing and lets nobody lead who must not.
+//! persistent and its Lease does not expire: while no operator runs, both locks stay held, and a crossing waits.
 //!
 //! Two operators may act for the same bridge for a moment, and requests of one that died may arrive late. So before one lock is
 //! given up, the other one is written, by the version that was read, and then the first is given up by the version that was
@@ -159,27 +159,27 @@ pub fn cross(
             presentable(holder)
         )
     };
-    let say = |status, reason, what: &str| bridged(status, reason, what);
-    let (act, told) = match (side, holder) {
-        (_, Holder::Nobody) if !stands_first => (
+    let take = || {
+        let what = format!("Nobody holds the Lease {lease}; the bridge takes it.");
+        (
             Some(Act::TakeLease),
-            say(
-                False,
-                Reason::Crossing,
-                &format!("Nobody holds the Lease {lease}; the bridge takes it."),
-            ),
-        ),
+            bridged(False, Reason::Crossing, &what),
+        )
+    };
+    let (act, told) = match (side, holder) {
+        (BridgeSide::ZooKeeper, Holder::Nobody) => take(),
+        (BridgeSide::Kubernetes, Holder::Nobody) if !stands_first => take(),
         (_, Holder::Other(holder)) if !stands_first => {
             let create = side == BridgeSide::Kubernetes && own.is_none();
             (
                 create.then_some(Act::CreateZnode),
-                say(False, Reason::TwoMayLead, &two(holder)),
+                bridged(False, Reason::TwoMayLead, &two(holder)),
             )
         }
         (BridgeSide::ZooKeeper, Holder::Bridge) => match own {
             Some(own) => (
                 Some(Act::GiveUpZnode(own.clone())),
-                say(
+                bridged(
                     False,
                     Reason::Crossing,
                     &format!("The bridge holds the Lease {lease} and gives its znode up."),
@@ -187,24 +187,16 @@ pub fn cross(
             ),
             None => (
                 Some(Act::RenewLease),
-                say(
+                bridged(
                     True,
                     Reason::ZooKeeperLeads,
                     &format!("The bridge holds the Lease {lease}; candidates in ZooKeeper lead."),
                 ),
             ),
         },
-        (BridgeSide::ZooKeeper, Holder::Nobody) => (
-            Some(Act::TakeLease),
-            say(
-                False,
-                Reason::Crossing,
-                &format!("Nobody holds the Lease {lease}; the bridge takes it."),
-            ),
-        ),
         (BridgeSide::ZooKeeper, Holder::Other(holder)) => (
             None,
-            say(
+            bridged(
                 False,
                 Reason::LeaseHeld,
                 &format!("{} holds the Lease {lease}.", presentable(holder)),
@@ -213,7 +205,7 @@ pub fn cross(
         (BridgeSide::Kubernetes, Holder::Bridge) => match own {
             None => (
                 Some(Act::CreateZnode),
-                say(
+                bridged(
                     False,
                     Reason::CandidatesAhead,
                     &format!(
@@ -223,7 +215,7 @@ pub fn cross(
             ),
             Some(own) if ahead == 0 => (
                 Some(Act::GiveUpLease(own.clone())),
-                say(
+                bridged(
                     False,
                     Reason::Crossing,
                     &format!(
@@ -233,7 +225,7 @@ pub fn cross(
             ),
             Some(_) => (
                 Some(Act::RenewLease),
-                say(
+                bridged(
                     False,
                     Reason::CandidatesAhead,
                     &format!("The bridge holds the Lease {lease}; {before} before its znode."),
@@ -247,7 +239,7 @@ pub fn cross(
             };
             (
                 None,
-                say(
+                bridged(
                     True,
                     Reason::KubernetesLeads,
                     &format!(

@@ -228,8 +228,9 @@ impl Rules {
                 recipe.identity,
                 Decoder::Text | Decoder::Session | Decoder::NodeName
             )
-            && (recipe.head_leads || recipe.registration.places.is_empty())
-            && (recipe.head_leads || self.spec.dialect.leader_path.is_none());
+            && (recipe.head_leads
+                || recipe.registration.places.is_empty()
+                    && self.spec.dialect.leader_path.is_none());
         let names = dialect.names.as_ref().filter(|_| first_leads)?;
         names.beginning(uid)
     }

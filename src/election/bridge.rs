@@ -27,6 +27,7 @@ use tracing::info;
 use zookeeper_client::{Acls, Client, CreateMode, Error};
 
 use super::messages::{Bridged, WriterInput};
+use super::read::CONCURRENT_READS;
 use super::session::Link;
 use super::supervise::{PAUSE, supervise};
 use super::{Key, REQUEST_PATIENCE};
@@ -45,9 +46,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// How often in a row a look at the locks may fail before that is told: while an ensemble rolls, clients move to another member
 /// within this time.
 const SILENT_FAILURES: u32 = 3;
-
-/// How many candidates are read at the same time.
-const CONCURRENT_READS: usize = 16;
 
 /// The bridge of one election.
 #[derive(Clone)]
@@ -207,18 +205,13 @@ impl Crosser {
         };
         let place = place(client, work).await?;
         let (act, told) = cross(work.bridge.side, &place, &holder, name);
-        let acted = match act {
-            None => false,
-            Some(Act::RenewLease) => {
-                self.hold(work, lease).await?;
-                false
-            }
-            Some(act) => {
-                info!(election = %self.key, ?act, "the bridge acts");
-                self.act(work, client, lease, act).await?;
-                true
-            }
-        };
+        let acted = act.as_ref().is_some_and(|act| *act != Act::RenewLease);
+        if acted {
+            info!(election = %self.key, ?act, "the bridge acts");
+        }
+        if let Some(act) = act {
+            self.act(work, client, lease, act).await?;
+        }
         Ok((told, acted))
     }
 

@@ -177,11 +177,30 @@ fn event(type_: EventType, reason: EventReason, action: &str, mut note: String) 
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::election) mod tests {
     use bellwether_api::election::{Leader, PreviousLeader};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
     use super::*;
+
+    /// A status with this condition only.
+    pub(in crate::election) fn told(
+        type_: ConditionType,
+        status: &str,
+        reason: &str,
+    ) -> LeaderElectionStatus {
+        LeaderElectionStatus {
+            conditions: vec![Condition {
+                type_: type_.as_str().to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message: String::new(),
+                observed_generation: None,
+                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
+            }],
+            ..LeaderElectionStatus::default()
+        }
+    }
 
     fn led_by(identity: &str, token: i64) -> LeaderElectionStatus {
         let leader = Leader {
@@ -276,17 +295,7 @@ mod tests {
 
     #[test]
     fn a_projection_that_fails_is_told_once_for_each_reason() {
-        let with = |status: &str, reason: &str| LeaderElectionStatus {
-            conditions: vec![Condition {
-                type_: "Projected".to_owned(),
-                status: status.to_owned(),
-                reason: reason.to_owned(),
-                message: String::new(),
-                observed_generation: None,
-                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
-            }],
-            ..LeaderElectionStatus::default()
-        };
+        let with = |status: &str, reason: &str| told(ConditionType::Projected, status, reason);
         let (good, taken) = (with("True", "UpToDate"), with("False", "NameTaken"));
         assert_eq!(reasons(Some(&good), &taken), ["ProjectionFailed"]);
         assert_eq!(reasons(Some(&taken), &taken), [""; 0]);
@@ -302,40 +311,24 @@ mod tests {
 
     #[test]
     fn a_rival_is_told_once_and_again_after_it_had_gone() {
-        let with = |status: &str| LeaderElectionStatus {
-            conditions: vec![Condition {
-                type_: "SoleLeader".to_owned(),
-                status: status.to_owned(),
-                reason: String::new(),
-                message: "Two lead.".to_owned(),
-                observed_generation: None,
-                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
-            }],
-            ..LeaderElectionStatus::default()
-        };
-        for (old, new, told) in [
+        let with = |status: &str| told(ConditionType::SoleLeader, status, "");
+        for (old, new, expected) in [
             ("True", "False", &["RivalLeader"][..]),
             ("Unknown", "False", &["RivalLeader"]),
             ("False", "False", &[]),
             ("False", "True", &[]),
         ] {
-            assert_eq!(reasons(Some(&with(old)), &with(new)), told, "{old} {new}");
+            assert_eq!(
+                reasons(Some(&with(old)), &with(new)),
+                expected,
+                "{old} {new}"
+            );
         }
     }
 
     #[test]
     fn a_bridge_is_told_when_it_has_come_to_a_side_or_holds_nothing() {
-        let with = |status: &str, reason: &str| LeaderElectionStatus {
-            conditions: vec![Condition {
-                type_: "Bridged".to_owned(),
-                status: status.to_owned(),
-                reason: reason.to_owned(),
-                message: String::new(),
-                observed_generation: None,
-                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
-            }],
-            ..LeaderElectionStatus::default()
-        };
+        let with = |status: &str, reason: &str| told(ConditionType::Bridged, status, reason);
         let ahead = with("False", "CandidatesAhead");
         let crossed = with("True", "KubernetesLeads");
         let two = with("False", "TwoMayLead");
@@ -348,18 +341,8 @@ mod tests {
 
     #[test]
     fn a_rollout_is_told_when_it_begins_ends_or_cannot_go_on() {
-        let with = |reason: &str| LeaderElectionStatus {
-            conditions: vec![Condition {
-                type_: "RolledOut".to_owned(),
-                status: String::new(),
-                reason: reason.to_owned(),
-                message: String::new(),
-                observed_generation: None,
-                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
-            }],
-            ..LeaderElectionStatus::default()
-        };
-        for (old, new, told) in [
+        let with = |reason: &str| told(ConditionType::RolledOut, "", reason);
+        for (old, new, expected) in [
             ("Replaced", "Replacing", Some("RollingOut")),
             ("Replacing", "Replacing", None),
             ("Replacing", "LeaderUnknown", None),
@@ -369,7 +352,11 @@ mod tests {
             ("Replacing", "Replaced", Some("RolledOut")),
         ] {
             let found = reasons(Some(&with(old)), &with(new));
-            assert_eq!(found, told.into_iter().collect::<Vec<_>>(), "{old} {new}");
+            assert_eq!(
+                found,
+                expected.into_iter().collect::<Vec<_>>(),
+                "{old} {new}"
+            );
         }
         let none = LeaderElectionStatus::default();
         assert_eq!(reasons(Some(&none), &with("Replaced")), [""; 0]);

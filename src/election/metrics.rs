@@ -264,23 +264,14 @@ impl Drop for Counted {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition as ApiCondition, Time};
+    use bellwether_api::election::ConditionType;
     use prometheus_client::encoding::text::encode;
 
+    use super::super::events::tests::told;
     use super::*;
 
     fn synced(status: &str, reason: &str) -> LeaderElectionStatus {
-        LeaderElectionStatus {
-            conditions: vec![ApiCondition {
-                type_: "Synced".to_owned(),
-                status: status.to_owned(),
-                reason: reason.to_owned(),
-                message: String::new(),
-                observed_generation: None,
-                last_transition_time: Time(jiff::Timestamp::UNIX_EPOCH),
-            }],
-            ..LeaderElectionStatus::default()
-        }
+        told(ConditionType::Synced, status, reason)
     }
 
     #[test]

@@ -31,7 +31,7 @@ use self::single::{Single, watch_absent};
 use super::budget::{Budget, Held};
 
 /// How many candidates of one election are read at the same time, if the session lets it.
-const CONCURRENT_READS: usize = 16;
+pub(super) const CONCURRENT_READS: usize = 16;
 
 /// How many attempts a read has if candidates leave while it runs. The last attempt continues with the
 /// candidates that are left: the others have fired a watch by leaving, so the next read follows at once.

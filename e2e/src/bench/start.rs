@@ -7,6 +7,8 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::in_namespace;
+use super::table::median;
+use crate::history::is_ready;
 use crate::kubectl::Kubectl;
 use crate::world::World;
 
@@ -46,12 +48,6 @@ fn server(pod: &Value) -> &Value {
     server.map_or(&Value::Null, |server| &server["state"])
 }
 
-fn is_ready(object: &Value) -> bool {
-    let conditions = object["status"]["conditions"].as_array();
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-}
-
 /// Measures it, and prints each run and the medians.
 ///
 /// # Errors
@@ -67,16 +63,15 @@ pub fn run(kubectl: &Kubectl, repetitions: u16) -> Result<()> {
         println!("{}", line(&repetition.to_string(), &seconds));
         runs.push(seconds);
     }
-    let median = |step: usize| {
-        let mut all: Vec<f64> = runs
-            .iter()
-            .filter_map(|run| run.get(step))
-            .copied()
-            .collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+    let of_step = |step: usize| {
+        median(
+            runs.iter()
+                .filter_map(|run| run.get(step))
+                .copied()
+                .collect(),
+        )
     };
-    let medians: Vec<f64> = (0..=STEPS.len()).map(median).collect();
+    let medians: Vec<f64> = (0..=STEPS.len()).map(of_step).collect();
     println!("{}", line("median", &medians));
     Ok(())
 }

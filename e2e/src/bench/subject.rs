@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::plain::{NAME, Pattern, Strategy};
 use super::{Options, Way};
 use crate::ensemble::Ensemble;
-use crate::history::{Deletion, deletions};
+use crate::history::{Deletion, deletions, is_ready};
 use crate::load::{Load, Verdict, pod_of, serves};
 use crate::wait::until;
 use crate::watch::Watch;
@@ -227,15 +227,12 @@ impl<'w> Subject<'w> {
             return Err(format!("the server list is {list}"));
         }
         let up_to_date = |pod: &Value| {
-            let conditions = pod["status"]["conditions"].as_array();
-            let mut conditions = conditions.into_iter().flatten();
             let metadata = &pod["metadata"];
             let same = match at_run_time {
                 true => metadata["annotations"][TEMPLATE_HASH] == template[TEMPLATE_HASH],
                 false => metadata["labels"]["controller-revision-hash"] == *revision,
             };
-            same && pod["metadata"]["deletionTimestamp"].is_null()
-                && conditions.any(|c| c["type"] == "Ready" && c["status"] == "True")
+            same && pod["metadata"]["deletionTimestamp"].is_null() && is_ready(pod)
         };
         let done = members.iter().filter(|pod| up_to_date(pod)).count();
         if members.len() != usize::from(size) || done != usize::from(size) {

@@ -161,10 +161,12 @@ pub fn in_a_copy(seconds: u32, work: impl FnOnce() -> std::process::ExitCode) ->
             }
             Ok(match status {
                 0 => End::Well,
-                status if libc::WIFSIGNALED(status) => match libc::WTERMSIG(status) {
-                    libc::SIGALRM | libc::SIGXCPU => End::Late,
-                    _ => End::Badly,
-                },
+                status
+                    if libc::WIFSIGNALED(status)
+                        && matches!(libc::WTERMSIG(status), libc::SIGALRM | libc::SIGXCPU) =>
+                {
+                    End::Late
+                }
                 _ => End::Badly,
             })
         }
