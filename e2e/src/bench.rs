@@ -33,6 +33,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::helm;
 use crate::kubectl::Kubectl;
@@ -64,7 +65,7 @@ impl Options {
     /// Installs the operator that carries a change out in this way, if it may not be there.
     fn install(&self, way: Way) -> Result<()> {
         match (&self.other, way) {
-            (Some(other), Way::Other) => other.install(),
+            (Some(other), Way::Other) => other.install(&BTreeMap::new()),
             (Some(_), Way::Operator | Way::RunTime) => helm::install(&BTreeMap::new()),
             _ => Ok(()),
         }
@@ -89,8 +90,8 @@ impl Release {
         })
     }
 
-    fn install(&self) -> Result<()> {
-        helm::install_from(&self.chart, &self.tag)
+    fn install(&self, values: &BTreeMap<&str, Value>) -> Result<()> {
+        helm::install_from(&self.chart, &self.tag, values)
     }
 }
 

@@ -42,19 +42,23 @@ pub fn helm(arguments: &[&str]) -> Result<String> {
 /// When helm fails, or the pods are not ready in time.
 pub fn install(values: &BTreeMap<&str, Value>) -> Result<()> {
     let shared = concat!(env!("CARGO_MANIFEST_DIR"), "/values.yaml");
-    let mut words = vec!["--values".to_owned(), shared.to_owned()];
-    for (name, value) in values {
-        words.extend(["--set-json".to_owned(), format!("{name}={value}")]);
-    }
-    upgrade(&chart(), "dev", &words)
+    let words = ["--values".to_owned(), shared.to_owned()];
+    upgrade(&chart(), "dev", &[&words, &*set(values)].concat())
 }
 
-/// The same from another chart, with another tag of the operator's image and the chart's own values.
+/// Values as helm takes them.
+fn set(values: &BTreeMap<&str, Value>) -> Vec<String> {
+    let word =
+        |(name, value): (&&str, &Value)| ["--set-json".to_owned(), format!("{name}={value}")];
+    values.iter().flat_map(word).collect()
+}
+
+/// The same from another chart, with another tag of the operator's image, and with that chart's own values beside these.
 ///
 /// # Errors
 /// When helm fails, or the pods are not ready in time.
-pub fn install_from(chart: &Path, tag: &str) -> Result<()> {
-    upgrade(chart, tag, &[])
+pub fn install_from(chart: &Path, tag: &str, values: &BTreeMap<&str, Value>) -> Result<()> {
+    upgrade(chart, tag, &set(values))
 }
 
 fn upgrade(chart: &Path, tag: &str, values: &[String]) -> Result<()> {

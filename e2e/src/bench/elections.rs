@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
 use tokio::time::{Instant, interval, sleep};
 
 use super::candidates::Candidates;
@@ -19,6 +20,9 @@ use crate::world::OPERATOR_NAMESPACE;
 
 /// The namespace of the benchmark.
 const NAMESPACE: &str = "bench-elections";
+
+/// How many elections the memory that the chart gives to the operator is enough for.
+const FITTING: usize = 10_000;
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +43,25 @@ pub struct Size {
 
 /// Measures and prints; first the operator of another revision, if there is one.
 pub fn run(kubectl: &Kubectl, size: Size, other: Option<&Release>) -> Result<()> {
+    let values = size.values();
     if let Some(other) = other {
         println!("\n== The operator of the other revision\n");
-        other.install()?;
+        other.install(&values)?;
         alone(kubectl, size)?;
         println!("\n== This operator\n");
-        helm::install(&BTreeMap::new())?;
     }
-    alone(kubectl, size)
+    helm::install(&values)?;
+    alone(kubectl, size)?;
+    helm::install(&BTreeMap::new())
+}
+
+impl Size {
+    /// The values of the chart, which asks for memory for [`FITTING`] elections by default.
+    fn values(self) -> BTreeMap<&'static str, Value> {
+        let more = self.many > FITTING;
+        let memory = ("resources.limits.memory", json!("512Mi"));
+        more.then_some(memory).into_iter().collect()
+    }
 }
 
 fn alone(kubectl: &Kubectl, size: Size) -> Result<()> {

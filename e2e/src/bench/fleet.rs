@@ -4,7 +4,7 @@
 mod kubelet;
 mod members;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -98,7 +98,7 @@ async fn measure(kubectl: &Kubectl, size: Size, other: Option<&Release>) -> Resu
     );
     if let Some(other) = other {
         println!("\n== The operator of the other revision\n");
-        other.install()?;
+        other.install(&BTreeMap::new())?;
         operator(kubectl, size, &fleet, 1).await?;
         println!("\n== This operator\n");
         helm::install(&Default::default())?;
