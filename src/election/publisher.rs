@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use super::REQUEST_PATIENCE;
+use crate::lease::Held;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, Recorder, Reporter};
@@ -25,7 +26,12 @@ pub(super) struct Publisher(mpsc::Sender<(ObjectReference, Event)>);
 
 impl Publisher {
     /// Begins to publish. `busy` is true while statuses wait to be written.
-    pub(super) fn new(client: Client, reporter: Reporter, mut busy: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        client: Client,
+        lease: Held,
+        reporter: Reporter,
+        mut busy: watch::Receiver<bool>,
+    ) -> Self {
         let (publisher, mut waiting) = mpsc::channel::<(ObjectReference, Event)>(WAITING);
         tokio::spawn(async move {
             while let Some((reference, event)) = waiting.recv().await {
@@ -35,6 +41,11 @@ impl Publisher {
                 // each of these is about something else, so each has a recorder of its own.
                 let recorder = Recorder::new(client.clone(), reporter.clone());
                 let name = reference.name.as_deref().unwrap_or_default();
+                // Another replica that took over tells what happens since; the request is not sent before it is polled.
+                if !lease.is_held() {
+                    debug!(election = name, "an event was lost with the lease");
+                    continue;
+                }
                 match timeout(REQUEST_PATIENCE, recorder.publish(&event, &reference)).await {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => debug!(election = name, %error, "an event was lost"),
@@ -65,6 +76,17 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
+    use crate::lease::Holder;
+
+    fn event() -> Event {
+        Event {
+            type_: EventType::Normal,
+            reason: "LeaderChanged".to_owned(),
+            note: None,
+            action: "Elect".to_owned(),
+            secondary: None,
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn events_let_statuses_go_first_but_not_for_ever() {
@@ -74,16 +96,10 @@ mod tests {
             instance: None,
         };
         let (busy, is_busy) = watch::channel(true);
-        let publisher = Publisher::new(server.client("test"), reporter, is_busy);
+        let (holder, lease) = Holder::held(true);
+        let publisher = Publisher::new(server.client("test"), lease, reporter, is_busy);
         for _ in 0..4 {
-            let event = Event {
-                type_: EventType::Normal,
-                reason: "LeaderChanged".to_owned(),
-                note: None,
-                action: "Elect".to_owned(),
-                secondary: None,
-            };
-            publisher.publish(ObjectReference::default(), event);
+            publisher.publish(ObjectReference::default(), event());
         }
         let begin = Instant::now();
         let until = async |count: usize| {
@@ -100,5 +116,12 @@ mod tests {
         assert!(until(2).await >= DEFERENCE * 2);
         busy.send_replace(false);
         until(4).await;
+        // An event that still waited when another replica took over is not sent any more.
+        busy.send_replace(true);
+        publisher.publish(ObjectReference::default(), event());
+        sleep(DEFERENCE / 2).await;
+        holder.lose();
+        sleep(DEFERENCE * 4).await;
+        assert_eq!(server.store().list(Kind::EVENT, None).count(), 4);
     }
 }

@@ -100,7 +100,7 @@ impl Writer {
     ) -> Self {
         let (busy, is_busy) = watch::channel(false);
         Self {
-            publisher: Publisher::new(client.clone(), reporter, is_busy),
+            publisher: Publisher::new(client.clone(), lease.clone(), reporter, is_busy),
             busy,
             client,
             lease,
