@@ -12,6 +12,7 @@
 //! ```
 //!
 //! * [`registry`] knows which elections and ensembles there are and starts and stops the others.
+//! * [`zookeepers`] is what is asked of ZooKeeper, over the network or in the simulation.
 //! * [`session`] keeps one ZooKeeper session for each ensemble or connection and reports when it is up or
 //!   down; [`relay`] stands between it and the servers and keeps them within limits; [`credentials`] reads
 //!   the Secrets that a connection names. It connects only where the administrator allows it.
@@ -61,6 +62,7 @@ mod statuses;
 mod supervise;
 mod target;
 mod writer;
+pub(crate) mod zookeepers;
 
 use std::fmt;
 use std::future::Future;
@@ -68,6 +70,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_api::LeaderElection;
+use bellwether_election::guards::Guards;
 use bellwether_election::permissions::Permissions;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::events::Reporter;
@@ -77,6 +80,7 @@ use tracing::info;
 use crate::certificates::Issuer;
 use crate::ensemble::members::Members;
 use crate::lease::Held;
+use zookeepers::ZooKeepers;
 
 pub(crate) use metrics::Metrics;
 
@@ -95,6 +99,8 @@ pub(crate) struct Scope {
     pub(crate) cluster_domain: String,
     /// What elections may do beyond their namespace.
     pub(crate) permissions: Arc<Permissions>,
+    /// What is done so that nothing deceives the mirror. Only the simulation can build another value than all of it.
+    pub(crate) guards: Guards,
 }
 
 impl Default for Scope {
@@ -103,6 +109,7 @@ impl Default for Scope {
             namespace: None,
             cluster_domain: "cluster.local".to_owned(),
             permissions: Arc::default(),
+            guards: Guards::ALL,
         }
     }
 }
@@ -145,6 +152,17 @@ fn slim(mut object: LeaderElection) -> LeaderElection {
     object
 }
 
+/// What the mirror asks beside the API server.
+#[derive(Clone)]
+pub(crate) struct Outside {
+    /// Signs the certificate with which it connects to ensembles.
+    pub(crate) issuer: Arc<dyn Issuer>,
+    /// Tells who is connected to an ensemble's members.
+    pub(crate) members: Arc<dyn Members>,
+    /// Opens sessions.
+    pub(crate) zookeepers: Arc<dyn ZooKeepers>,
+}
+
 /// Mirrors elections until `shutdown` completes.
 ///
 /// `lease` says whether this replica holds the operator's lease. Mirrors run on every replica, so
@@ -156,8 +174,7 @@ fn slim(mut object: LeaderElection) -> LeaderElection {
 /// API server is retried.
 pub(crate) async fn run(
     client: kube::Client,
-    issuer: Arc<dyn Issuer>,
-    members: Arc<dyn Members>,
+    outside: Outside,
     scope: Scope,
     lease: Held,
     metrics: Metrics,
@@ -184,12 +201,18 @@ pub(crate) async fn run(
         metrics.clone(),
     );
     let kube = client.clone();
+    let Outside {
+        issuer,
+        members,
+        zookeepers,
+    } = outside;
     let trust = ensembles::Trust {
         kube,
         issuer,
         members,
     };
-    let registry = registry::Registry::new(client, lease, trust, scope, inputs, metrics);
+    let registry =
+        registry::Registry::new(client, lease, trust, zookeepers, scope, inputs, metrics);
     tokio::select! {
         () = shutdown => {
             info!("the mirror of elections stops");

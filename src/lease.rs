@@ -31,6 +31,17 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    /// As if this replica held the lease for ever: what the simulation shows to be wrong.
+    pub(crate) fn always() -> Self {
+        let (sender, held) = watch::channel(true);
+        tokio::spawn(async move { sender.closed().await });
+        let until = Instant::now().checked_add(Duration::from_secs(1 << 30));
+        Self {
+            held,
+            until: Arc::new(Mutex::new(until)),
+        }
+    }
+
     /// Whether this replica holds the lease now. A process that was frozen sees as soon as it runs again that
     /// its time is over, before the task that renews the lease has run.
     pub(crate) fn is_held(&self) -> bool {

@@ -17,8 +17,12 @@ pub mod scoped;
 pub mod traces;
 mod zookeeper;
 
+pub use bellwether_election::guards::{Guard, Guards};
 pub use bellwether_election::permissions::{HostPattern, LabelKeyPattern, Permissions};
 pub use certificates::{Authorities, Issuer};
+pub use election::zookeepers::{
+    Connection, Fired, Opened, Opening, Servers, Session, Unopened, ZooKeepers,
+};
 pub use ensemble::members::{Contact, Members, Network, Told};
 pub use metrics::{Metrics, reference as metrics_reference};
 pub use operator::{Operator, Settings, wait};

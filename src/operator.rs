@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_election::guards::{Guard, Guards};
 use bellwether_election::permissions::Permissions;
 use bellwether_ensemble::rules::Rules;
 use bellwether_ensemble::validate::Context as Contribution;
@@ -16,9 +17,11 @@ use tokio::time::timeout;
 
 use crate::backoff::Backoff;
 use crate::certificates::Issuer;
+use crate::election::Outside;
+use crate::election::zookeepers::ZooKeepers;
 use crate::ensemble::identity::Identities;
 use crate::ensemble::members::Members;
-use crate::lease::{Claim, Holder};
+use crate::lease::{Claim, Held, Holder};
 use crate::limited::{at_most, limited};
 use crate::metrics::Metrics;
 use crate::{election, ensemble};
@@ -48,6 +51,8 @@ pub struct Settings {
     pub permissions: Permissions,
     /// The safety rules that the planner keeps. Only the simulation can build another value than all of them.
     pub rules: Rules,
+    /// What the mirror of elections does so that nothing deceives it. Only the simulation can build another value than all of it.
+    pub guards: Guards,
 }
 
 /// An operator, ready to run.
@@ -55,6 +60,7 @@ pub struct Operator {
     settings: Settings,
     client: Client,
     members: Arc<dyn Members>,
+    zookeepers: Arc<dyn ZooKeepers>,
     issuer: Arc<dyn Issuer>,
     metrics: Metrics,
     elections: election::Metrics,
@@ -66,11 +72,12 @@ pub struct Operator {
 type Parts = JoinSet<anyhow::Result<()>>;
 
 impl Operator {
-    /// An operator that works through this client, asks these members, and has their certificates signed here.
+    /// An operator that works through this client, asks these members, opens sessions to ZooKeeper here, and has their certificates signed here.
     pub fn new(
         settings: Settings,
         client: Client,
         members: Arc<dyn Members>,
+        zookeepers: Arc<dyn ZooKeepers>,
         issuer: Arc<dyn Issuer>,
     ) -> Self {
         let elections = election::Metrics::default();
@@ -80,6 +87,7 @@ impl Operator {
             settings,
             client: limited(client),
             members,
+            zookeepers,
             issuer,
             metrics,
             elections,
@@ -119,18 +127,27 @@ impl Operator {
         // An operator of some namespaces mirrors within each of them: an election there whose ensemble is in another one is not
         // admitted.
         let permissions = Arc::new(self.settings.permissions.clone());
+        let mirrors_lease = match self.settings.guards.keep(Guard::LeaseHeld) {
+            true => lease.clone(),
+            false => Held::always(),
+        };
+        let outside = Outside {
+            issuer: self.issuer.clone(),
+            members: self.members.clone(),
+            zookeepers: self.zookeepers,
+        };
         for namespace in &self.settings.namespaces {
             let scope = election::Scope {
                 namespace: namespace.clone(),
                 cluster_domain: self.settings.contribution.cluster_domain.clone(),
                 permissions: permissions.clone(),
+                guards: self.settings.guards,
             };
             self.parts.spawn(election::run(
                 self.client.clone(),
-                self.issuer.clone(),
-                self.members.clone(),
+                outside.clone(),
                 scope,
-                lease.clone(),
+                mirrors_lease.clone(),
                 self.elections.clone(),
                 wait(stopped.clone()),
             ));
@@ -143,6 +160,7 @@ impl Operator {
             contribution,
             permissions: _,
             rules,
+            guards: _,
         } = self.settings;
         let context = Arc::new(ensemble::Context {
             client: at_most(REQUESTS, self.client.clone()),

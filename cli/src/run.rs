@@ -11,7 +11,7 @@ use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use bellwether::admin::{self, Certificate};
-use bellwether::{Authorities, Network, Operator, Permissions, Settings, wait};
+use bellwether::{Authorities, Guards, Network, Operator, Permissions, Servers, Settings, wait};
 
 use crate::arguments::Run;
 use crate::page;
@@ -64,10 +64,12 @@ pub(crate) async fn run(arguments: Run) -> anyhow::Result<()> {
             own_series: arguments.election_series,
         },
         rules: Rules::ALL,
+        guards: Guards::ALL,
     };
     let members = Arc::new(Network::new(authorities.clone()));
     let reviewer = client.clone();
-    let mut operator = Operator::new(settings, client.clone(), members, authorities);
+    let zookeepers = Arc::new(Servers);
+    let mut operator = Operator::new(settings, client.clone(), members, zookeepers, authorities);
     let page = arguments.page.then(|| {
         let shown = page::Operator {
             version: env!("CARGO_PKG_VERSION"),

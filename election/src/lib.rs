@@ -27,6 +27,7 @@ pub mod census;
 pub mod claims;
 mod decode;
 mod dialect;
+pub mod guards;
 pub mod handover;
 pub mod limits;
 pub mod permissions;

@@ -24,12 +24,13 @@ use kube::{Api, Resource as _, ResourceExt};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::info;
-use zookeeper_client::{Acls, Client, CreateMode, Error};
+use zookeeper_client::Error;
 
 use super::messages::{Bridged, WriterInput};
 use super::read::CONCURRENT_READS;
 use super::session::Link;
 use super::supervise::{PAUSE, supervise};
+use super::zookeepers::Session;
 use super::{Key, REQUEST_PATIENCE};
 use crate::lease::Held;
 
@@ -203,6 +204,7 @@ impl Crosser {
             }
             return Err("ZooKeeper is not connected, as the condition Synced tells.".to_owned());
         };
+        let client = &**client;
         let place = place(client, work).await?;
         let (act, told) = cross(work.bridge.side, &place, &holder, name);
         let acted = act.as_ref().is_some_and(|act| *act != Act::RenewLease);
@@ -219,7 +221,7 @@ impl Crosser {
     async fn act(
         &self,
         work: &Work,
-        client: &Client,
+        client: &dyn Session,
         lease: Option<Lease>,
         act: Act,
     ) -> Result<(), String> {
@@ -231,12 +233,11 @@ impl Crosser {
                 Ok(())
             }
             Act::GiveUpLease(own) => {
-                // The client sends a request when it is made, not when it is first polled: so the lease is checked before.
                 if !self.lease.is_held() {
                     return Ok(());
                 }
                 let data = work.identity.as_bytes();
-                let write = client.set_data(&own.path, data, Some(own.version));
+                let write = client.set_data(&own.path, data, own.version);
                 if changed("write", &own.path, answered(write).await)? {
                     let old = lease.as_ref().and_then(|lease| lease.spec.as_ref());
                     let free = released(old, Timestamp::now());
@@ -252,24 +253,23 @@ impl Crosser {
     }
 
     /// Creates the bridge's znode, which clients may do with what its parent allows them.
-    async fn create(&self, work: &Work, client: &Client) -> Result<(), String> {
+    async fn create(&self, work: &Work, client: &dyn Session) -> Result<(), String> {
         let parent = work.rules.spec().path.as_str();
         let acl = match answered(client.get_acl(parent)).await {
-            Ok((acl, _)) => acl,
+            Ok(acl) => acl,
             Err(error) => return Err(refused("read the ACL of", parent, &error)),
         };
         let path = format!("{parent}/{}", work.beginning);
-        let mode = CreateMode::PersistentSequential.with_acls(Acls::from(acl.as_slice()));
         if self.lease.is_held() {
-            let create = client.create(&path, work.identity.as_bytes(), &mode);
+            let create = client.create_sequential(&path, work.identity.as_bytes(), &acl);
             changed("create a znode below", parent, answered(create).await)?;
         }
         Ok(())
     }
 
-    async fn delete(&self, client: &Client, own: &OwnZnode) -> Result<(), String> {
+    async fn delete(&self, client: &dyn Session, own: &OwnZnode) -> Result<(), String> {
         if self.lease.is_held() {
-            let delete = client.delete(&own.path, Some(own.version));
+            let delete = client.delete(&own.path, own.version);
             changed("delete", &own.path, answered(delete).await)?;
         }
         Ok(())
@@ -383,7 +383,7 @@ fn refused(verb: &str, path: &str, error: &Unanswered<Error>) -> String {
 }
 
 /// Where the bridge stands in the queue.
-async fn place(client: &Client, work: &Work) -> Result<Place, String> {
+async fn place(client: &dyn Session, work: &Work) -> Result<Place, String> {
     let path = work.rules.spec().path.as_str();
     let children = match answered(client.list_children(path)).await {
         Ok(children) => children,
@@ -422,7 +422,7 @@ async fn place(client: &Client, work: &Work) -> Result<Place, String> {
 
 /// The candidate at this place of the queue, if it is the bridge's own.
 async fn own(
-    client: &Client,
+    client: &dyn Session,
     work: &Work,
     path: String,
     at: usize,

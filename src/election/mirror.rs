@@ -9,6 +9,7 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::LeaderElectionSpec;
 use bellwether_api::election::Reason;
+use bellwether_election::guards::{Guard, Guards};
 use bellwether_election::projection::believed;
 use bellwether_election::{
     Anomaly, Blindness, InvalidSpec, Place, Reading, Rules, Sight, Tenure, Verdict,
@@ -19,7 +20,6 @@ use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{Instrument as _, debug, info, warn};
-use zookeeper_client::Client;
 
 use super::Key;
 use super::budget::Budget;
@@ -32,6 +32,7 @@ use super::read::{Confirmed, Confirmer, ReadError, Reader};
 use super::session::Link;
 use super::sighting::Sighting;
 use super::supervise::{PAUSE, supervise};
+use super::zookeepers::Session;
 
 /// How long a lost connection is not reported: while an ensemble rolls, clients move to another member
 /// within this time, and the read that follows shows what was missed.
@@ -90,6 +91,8 @@ pub(super) struct Mirror {
     pub(super) newest: i64,
     /// What the members report of their clients, if Bellwether runs the ensemble.
     pub(super) census: Option<Census>,
+    /// What it does so that nothing deceives it.
+    pub(super) guards: Guards,
     /// When the leader was last read.
     pub(super) sighting: Sighting,
     pub(super) inputs: mpsc::Sender<WriterInput>,
@@ -99,6 +102,9 @@ pub(super) struct Mirror {
 impl Mirror {
     /// Follows the election as [`run`](Self::run) does, and does so again when that breaks off.
     pub(super) async fn keep(self: Box<Self>, link: watch::Receiver<Link>) {
+        if !self.guards.keep(Guard::StartedAgain) {
+            return self.run(link).await;
+        }
         let what = format!("the mirror of {}", self.key);
         let mirror = self.clone();
         let again = link.clone();
@@ -172,7 +178,7 @@ impl Mirror {
     }
 
     /// Reads whenever a watch fired, and reports what it sees.
-    async fn follow(&mut self, client: Arc<Client>, budget: Arc<Budget>, rules: &mut Rules) {
+    async fn follow(&mut self, client: Arc<dyn Session>, budget: Arc<Budget>, rules: &mut Rules) {
         let mut reader = Reader::new(client, budget);
         let mut failures = Failures::default();
         let mut older = 0;
@@ -197,7 +203,8 @@ impl Mirror {
                 Ok(mut reading) => {
                     self.metrics.count_read(&Outcome::OK);
                     reading.expire(Timestamp::now());
-                    if reading.zxid < self.newest && older < OLDER_READS {
+                    let doubts = self.guards.keep(Guard::OlderDoubted);
+                    if reading.zxid < self.newest && older < OLDER_READS && doubts {
                         older += 1;
                         debug!(election = %self.key, zxid = reading.zxid, "an older state");
                         reader.forget();
@@ -293,7 +300,11 @@ impl Mirror {
             sleep(period).await;
             let Some(leader) = &leader else { return };
             let asked = (Instant::now(), Timestamp::now());
-            match confirmer.confirm(leader).await {
+            let leads = match self.guards.keep(Guard::ReadAgain) {
+                true => confirmer.confirm(leader).await,
+                false => Ok(true),
+            };
+            match leads {
                 Ok(true) => {
                     self.sighting.renew(asked);
                     let _ = self

@@ -25,10 +25,12 @@ use std::time::Duration;
 
 use crate::lease::Held;
 use bellwether_api::LeaderElection;
+use bellwether_election::guards::Guard;
 use bellwether_election::handover::annotation;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use jiff::Timestamp;
 use kube::{Client, ResourceExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -193,6 +195,10 @@ impl Projector {
                 owned,
                 noticed,
             } => {
+                let owned = match self.scope.guards.keep(Guard::OlderThanNode) {
+                    true => owned,
+                    false => Some(Timestamp::MAX),
+                };
                 let key = Key::of(&object.metadata);
                 let uid = object.uid().unwrap_or_default();
                 let concerned = self.concerns(&uid, &object);

@@ -13,8 +13,6 @@ mod queue;
 mod single;
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use bellwether_election::limits::Excess;
@@ -23,12 +21,13 @@ use bellwether_election::{
 };
 use futures::future::select_all;
 use thiserror::Error;
-use zookeeper_client::{Client, OneshotWatcher, Stat, WatchedEvent};
+use zookeeper_client::Stat;
 
 use self::beside::Beside;
 pub(super) use self::confirm::{Confirmed, Confirmer};
 use self::single::{Single, watch_absent};
 use super::budget::{Budget, Held};
+use super::zookeepers::{Fired, Session};
 
 /// How many candidates of one election are read at the same time, if the session lets it.
 pub(super) const CONCURRENT_READS: usize = 16;
@@ -73,7 +72,7 @@ pub(super) enum ReadError {
 
 /// Reads one election again and again over one connection.
 pub(super) struct Reader {
-    client: Arc<Client>,
+    client: Arc<dyn Session>,
     budget: Arc<Budget>,
     /// The children as last listed, valid while `main` is set.
     children: Vec<String>,
@@ -104,7 +103,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(client: Arc<Client>, budget: Arc<Budget>) -> Self {
+    pub(super) fn new(client: Arc<dyn Session>, budget: Arc<Budget>) -> Self {
         Self {
             client,
             budget,
@@ -189,7 +188,7 @@ impl Reader {
         if Beside::exists(rules) {
             let beside = self.beside.get_or_insert_default();
             beside
-                .complete(&self.client, &self.budget, rules, &mut reading)
+                .complete(&*self.client, &self.budget, rules, &mut reading)
                 .await?;
         }
         Ok(reading)
@@ -227,12 +226,12 @@ impl Reader {
 
     /// Watches for the election's path to be created. `None` if it exists by now.
     async fn read_missing(&mut self, path: &str) -> Result<Option<Snapshot>, ReadError> {
-        let mut absent = watch_absent(&self.client, path).await?;
+        let mut absent = watch_absent(&*self.client, path).await?;
         if let Some((_, None)) = absent {
             // Nothing says how old this absence is. Of a server that has caught up with the ensemble's leader, it is as new
             // as all that was reported.
             self.sync(path).await?;
-            absent = watch_absent(&self.client, path).await?;
+            absent = watch_absent(&*self.client, path).await?;
         }
         let Some((watcher, zxid)) = absent else {
             return Ok(None);
@@ -315,15 +314,15 @@ fn restless(path: &str) -> ReadError {
 
 /// A one-shot watch, set or not.
 #[derive(Default)]
-struct Watch(Option<Pin<Box<dyn Future<Output = WatchedEvent> + Send>>>);
+struct Watch(Option<Fired>);
 
 impl Watch {
     fn is_set(&self) -> bool {
         self.0.is_some()
     }
 
-    fn set(&mut self, watcher: OneshotWatcher) {
-        self.0 = Some(Box::pin(watcher.changed()));
+    fn set(&mut self, fired: Fired) {
+        self.0 = Some(fired);
     }
 
     /// Drops the watch; the client removes it from the server unless another reader needs it.

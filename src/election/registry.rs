@@ -24,6 +24,7 @@ use super::mirror::Mirror;
 use super::session::{Keeper, Link, Presence};
 use super::sighting::Sighting;
 use super::target::Target;
+use super::zookeepers::ZooKeepers;
 use super::{Key, Scope, slim};
 use crate::lease::Held;
 use crate::scoped::api;
@@ -40,6 +41,7 @@ pub(super) struct Registry {
     /// The operator's lease, without which a bridge does not act.
     lease: Held,
     trust: Trust,
+    zookeepers: Arc<dyn ZooKeepers>,
     scope: Scope,
     inputs: mpsc::Sender<WriterInput>,
     metrics: Metrics,
@@ -114,6 +116,7 @@ impl Registry {
         client: Client,
         lease: Held,
         trust: Trust,
+        zookeepers: Arc<dyn ZooKeepers>,
         scope: Scope,
         inputs: mpsc::Sender<WriterInput>,
         metrics: Metrics,
@@ -122,6 +125,7 @@ impl Registry {
             client,
             lease,
             trust,
+            zookeepers,
             scope,
             inputs,
             metrics,
@@ -223,6 +227,7 @@ impl Registry {
                 .and_then(|status| status.dialect.clone()),
             newest: observed.and_then(|zxid| zxid.parse().ok()).unwrap_or(0),
             census,
+            guards: self.scope.guards,
             sighting: Sighting::new(),
             inputs: self.inputs.clone(),
             metrics: self.metrics.clone(),
@@ -292,6 +297,8 @@ impl Registry {
                 link: link_is,
                 permissions: self.scope.permissions.clone(),
                 trust: self.trust.clone(),
+                zookeepers: self.zookeepers.clone(),
+                guards: self.scope.guards,
                 metrics: self.metrics.clone(),
             };
             Session {

@@ -6,22 +6,23 @@ use std::time::Duration;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use bellwether_api::election::Reason;
 use bellwether_election::census::MIRROR_SESSION_TIMEOUT;
+use bellwether_election::guards::{Guard, Guards};
 use bellwether_election::permissions::{Permissions, Refusal};
-use futures::FutureExt;
+use futures::stream::BoxStream;
+use futures::{FutureExt as _, StreamExt as _};
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
-use tokio_rustls::rustls::ClientConfig;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{info, warn};
-use zookeeper_client::{Client, Error, SessionState};
+use zookeeper_client::{Error, SessionState};
 
 use super::budget::Budget;
 use super::credentials::{Credentials, CredentialsError};
-use super::ensembles::{Ensemble, Trust};
+use super::ensembles::{Ensemble, Trust, Untrusted};
 use super::metrics::{Counted, Metrics};
-use super::relay::{Limits, Relay, Strangers};
 use super::supervise::{PAUSE, supervise};
 use super::target::Target;
+use super::zookeepers::{Connection, Opened, Opening, Session, Unopened, ZooKeepers};
 
 /// The session timeout to ask for. The mirror owns no ephemeral nodes, so nothing depends on its
 /// session; a short timeout finds a silent connection soon (two fifths of it).
@@ -29,9 +30,6 @@ const SESSION_TIMEOUT: Duration = Duration::from_millis(MIRROR_SESSION_TIMEOUT a
 
 /// How long to wait for the session to change before a failed sync is tried again.
 const SYNC_RETRY: Duration = Duration::from_secs(1);
-
-/// The longest answer that is left out, in bytes, of a ZooKeeper that Bellwether runs.
-const LEFT_OUT: usize = 1024 * 1024 * 1024;
 
 /// How often a sync may fail in a row before another session is opened.
 const SYNC_FAILURES: usize = 5;
@@ -68,8 +66,8 @@ pub(super) enum Link {
     Starting,
     /// It is up, and the server had caught up with the leader when it came up.
     Up {
-        /// The client to read with.
-        client: Arc<Client>,
+        /// The session to read with.
+        client: Arc<dyn Session>,
         /// What all elections of the session may have in memory.
         budget: Arc<Budget>,
         /// Where to say that the session may be broken.
@@ -112,6 +110,10 @@ pub(super) struct Keeper {
     pub(super) permissions: Arc<Permissions>,
     /// What it takes to connect to an ensemble that Bellwether runs.
     pub(super) trust: Trust,
+    /// What opens sessions.
+    pub(super) zookeepers: Arc<dyn ZooKeepers>,
+    /// What is done so that nothing deceives the mirrors.
+    pub(super) guards: Guards,
     pub(super) metrics: Metrics,
 }
 
@@ -173,9 +175,10 @@ impl Keeper {
                 true => Address::Secure(&self.secure_address, &ensemble.uid),
                 false => Address::Plain(&self.address),
             };
+            let mut presence = self.presence.clone();
             let connected = tokio::select! {
-                connected = connect(&self.trust, &self.target, &address) => connected,
-                changed = self.presence.changed() => match changed {
+                connected = self.connect(&address) => connected,
+                changed = presence.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
                 },
@@ -192,7 +195,7 @@ impl Keeper {
                     }
                     pause
                 }
-                Err(Unopened {
+                Err(NoSession {
                     reason,
                     detail,
                     pause,
@@ -217,29 +220,146 @@ impl Keeper {
 
     /// Follows an open session until another one is needed, and returns how long to wait before; `None` if
     /// `presence` has no sender.
-    async fn live(&mut self, opened: Opened) -> Option<Pause> {
-        let Opened {
-            client,
+    async fn live(&self, opened: Live) -> Option<Pause> {
+        let Live {
+            session,
+            connection,
             credentials,
-            relay,
         } = opened;
-        let session = client.session_id();
-        info!(ensemble = %self.address, %session, "session opened");
+        info!(ensemble = %self.address, session = session.id(), "session opened");
         let _counted = Counted::new(&self.metrics.sessions);
+        let mut presence = self.presence.clone();
         tokio::select! {
-            () = follow(&self.target, &self.address, Arc::new(client), &self.link) => {
+            () = self.follow(session) => {
                 Some(Pause::Usual)
             }
             () = credentials.changed(&self.trust.kube, &self.target) => {
                 info!(ensemble = %self.address, "the Secrets changed, or are gone");
                 Some(Pause::None)
             }
-            complaint = relay.complaint() => {
+            complaint = connection.complaint() => {
                 down(&self.link, Reason::ReadFailed, complained(&complaint));
                 Some(Pause::Complaint)
             }
-            changed = self.presence.changed() => changed.is_ok().then_some(Pause::None),
+            changed = presence.changed() => changed.is_ok().then_some(Pause::None),
         }
+    }
+
+    /// Follows the states of a session until it ends.
+    async fn follow(&self, session: Arc<dyn Session>) {
+        let (target, address, link) = (&self.target, &self.address, &self.link);
+        let name = target.name();
+        let budget = Arc::new(Budget::new(target));
+        let doubts = Arc::new(Notify::new());
+        let mut states = session.states();
+        let mut state = changed(&mut states).await;
+        let mut failures = 0;
+        loop {
+            if state.is_terminated() {
+                info!(ensemble = %address, %state, "session ended");
+                let (reason, detail) = match state {
+                    SessionState::AuthFailed => unconnected(target, &Error::AuthFailed),
+                    _ => (
+                        Reason::SessionExpired,
+                        format!("The session to {name} ended ({state})."),
+                    ),
+                };
+                down(link, reason, detail);
+                return;
+            }
+            if state == SessionState::Disconnected {
+                info!(ensemble = %address, "disconnected");
+                let detail = format!("The connection to {name} is lost.");
+                down(link, Reason::Disconnected, detail);
+            } else {
+                // A server may lag behind: before a sync, its answers may be older than what was already
+                // reported.
+                let caught_up = async {
+                    match self.guards.keep(Guard::CaughtUp) {
+                        true => session.sync("/").await,
+                        false => Ok(()),
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    changed = changed(&mut states) => {
+                        state = changed;
+                        continue;
+                    }
+                    synced = caught_up => match synced {
+                        Ok(()) => {
+                            failures = 0;
+                            link.send_replace(Link::Up {
+                                client: session.clone(),
+                                budget: budget.clone(),
+                                doubts: doubts.clone(),
+                            });
+                        }
+                        Err(error) => {
+                            info!(ensemble = %address, %error, "sync failed");
+                            failures += 1;
+                            if failures == SYNC_FAILURES {
+                                let detail = format!("{name} does not answer as ZooKeeper does: {error}.");
+                                down(link, Reason::ReadFailed, detail);
+                                return;
+                            }
+                            if let Ok(changed) = timeout(SYNC_RETRY, changed(&mut states)).await {
+                                state = changed;
+                            }
+                            continue;
+                        }
+                    },
+                }
+            }
+            state = tokio::select! {
+                changed = changed(&mut states) => changed,
+                () = doubts.notified() => match timeout(SYNC_PATIENCE, session.sync("/")).await {
+                    Ok(Ok(())) => state,
+                    // The library's task for the session has ended or does not answer; the library reports that
+                    // in no other way.
+                    _ => {
+                        let detail = format!("The session to {name} does not answer any more.");
+                        down(link, Reason::Disconnected, detail);
+                        return;
+                    }
+                },
+            };
+        }
+    }
+
+    /// Opens a session with what the target names, and with trust in an ensemble that takes TLS.
+    async fn connect(&self, address: &Address<'_>) -> Result<Live, NoSession> {
+        let (trust, target) = (&self.trust, &self.target);
+        let unread = |error: CredentialsError| NoSession::new(error.reason(), error.to_string());
+        let credentials = Credentials::read(&trust.kube, target).await;
+        let credentials = credentials.map_err(unread)?;
+        let tls = match (address, target.ensemble()) {
+            (Address::Secure(_, uid), Some(ensemble)) => {
+                let trust = trust.in_ensemble(ensemble, uid).await;
+                let untrusted = |untrusted: Untrusted| {
+                    NoSession::new(Reason::EnsembleNotReady, untrusted.to_string())
+                };
+                Some(trust.map_err(untrusted)?)
+            }
+            _ => credentials.tls_config().map_err(unread)?,
+        };
+        let (Address::Plain(servers) | Address::Secure(servers, _)) = address;
+        let connector = credentials.connector();
+        let opening = Opening {
+            servers: (*servers).to_owned(),
+            connector: connector.with_session_timeout(SESSION_TIMEOUT),
+            tls,
+            patience: target.connection().map(|_| ATTEMPT),
+        };
+        let Opened {
+            session,
+            connection,
+        } = open(&*self.zookeepers, target, opening).await?;
+        Ok(Live {
+            session,
+            connection,
+            credentials,
+        })
     }
 }
 
@@ -261,20 +381,31 @@ enum Pause {
 }
 
 /// An open session.
-struct Opened {
-    client: Client,
+struct Live {
+    session: Arc<dyn Session>,
+    connection: Box<dyn Connection>,
     credentials: Credentials,
-    /// The relay between the client and the servers.
-    relay: Relay,
 }
 
 /// Why no session is open.
-struct Unopened {
+struct NoSession {
     reason: Reason,
     detail: String,
     pause: Pause,
-    /// What went wrong between the relay and the servers, for the log.
+    /// What went wrong on the way to the servers, for the log.
     trouble: Option<String>,
+}
+
+impl NoSession {
+    /// For this reason, and the next attempt follows after the usual pause.
+    fn new(reason: Reason, detail: String) -> Self {
+        Self {
+            reason,
+            detail,
+            pause: Pause::Usual,
+            trouble: None,
+        }
+    }
 }
 
 /// The message about a server that broke a limit.
@@ -292,176 +423,41 @@ enum Address<'a> {
     Secure(&'a str, &'a str),
 }
 
-/// Opens a session with what the target names, and with trust in an ensemble that takes TLS.
-async fn connect(
-    trust: &Trust,
-    target: &Target,
-    address: &Address<'_>,
-) -> Result<Opened, Unopened> {
-    let unopened = |error: CredentialsError| Unopened {
-        reason: error.reason(),
-        detail: error.to_string(),
-        pause: Pause::Usual,
-        trouble: None,
-    };
-    let credentials = Credentials::read(&trust.kube, target)
-        .await
-        .map_err(unopened)?;
-    let tls = match (address, target.ensemble()) {
-        (Address::Secure(_, uid), Some(ensemble)) => {
-            let trust = trust.in_ensemble(ensemble, uid).await;
-            Some(trust.map_err(|untrusted| Unopened {
-                reason: Reason::EnsembleNotReady,
-                detail: untrusted.to_string(),
-                pause: Pause::Usual,
-                trouble: None,
-            })?)
-        }
-        _ => credentials.tls_config().map_err(unopened)?,
-    };
-    let (Address::Plain(address) | Address::Secure(address, _)) = address;
-    open(target, address, credentials, tls).await
-}
-
 /// Opens a session, or says in a reason and a sentence why none can be opened.
 async fn open(
+    zookeepers: &dyn ZooKeepers,
     target: &Target,
-    address: &str,
-    credentials: Credentials,
-    tls: Option<Arc<ClientConfig>>,
-) -> Result<Opened, Unopened> {
-    let (strangers, left_out) = match target.connection() {
-        Some(_) => (Strangers::NotTold, 0),
-        None => (Strangers::Told, LEFT_OUT),
-    };
-    let limits = Limits {
-        left_out,
-        ..Limits::default()
-    };
-    let relay = Relay::open(address, tls, limits, strangers).await;
-    let relay = relay.map_err(|error| Unopened {
-        reason: Reason::ReadFailed,
-        detail: format!("The operator cannot listen on loopback: {error}."),
-        pause: Pause::Usual,
-        trouble: None,
-    })?;
-    let connector = credentials.connector();
-    let connector = connector.with_session_timeout(SESSION_TIMEOUT);
+    opening: Opening,
+) -> Result<Opened, NoSession> {
     let end = Instant::now() + ATTEMPT;
-    let connect = connector.connect(relay.address());
-    let connect = async {
-        match target.connection() {
-            Some(_) => timeout_at(end, connect)
-                .await
-                .unwrap_or(Err(Error::Timeout)),
-            None => connect.await,
+    match zookeepers.open(opening).await {
+        Ok(opened) => Ok(opened),
+        Err(Unopened::Here(error)) => {
+            let detail = format!("The operator cannot listen on loopback: {error}.");
+            Err(NoSession::new(Reason::ReadFailed, detail))
         }
-    };
-    let connected = tokio::select! {
-        biased;
-        complaint = relay.complaint() => {
-            return Err(Unopened {
-                reason: Reason::ReadFailed,
-                detail: complained(&complaint),
-                pause: Pause::Complaint,
-                trouble: None,
-            });
-        }
-        connected = connect => connected,
-    };
-    match connected {
-        Ok(client) => Ok(Opened {
-            client,
-            credentials,
-            relay,
+        Err(Unopened::Complaint(complaint)) => Err(NoSession {
+            pause: Pause::Complaint,
+            ..NoSession::new(Reason::ReadFailed, complained(&complaint))
         }),
-        Err(error) => {
+        Err(Unopened::Refused { error, trouble }) => {
             let (reason, detail) = unconnected(target, &error);
             if reason == Reason::Unreachable {
                 sleep_until(end).await;
             }
-            Err(Unopened {
-                reason,
-                detail,
-                pause: Pause::Usual,
-                trouble: relay.trouble(),
+            Err(NoSession {
+                trouble,
+                ..NoSession::new(reason, detail)
             })
         }
     }
 }
 
-/// Follows the states of a session until it ends.
-async fn follow(target: &Target, address: &str, client: Arc<Client>, link: &watch::Sender<Link>) {
-    let name = target.name();
-    let budget = Arc::new(Budget::new(target));
-    let doubts = Arc::new(Notify::new());
-    let mut states = client.state_watcher();
-    let mut state = states.peek_state();
-    let mut failures = 0;
-    loop {
-        if state.is_terminated() {
-            info!(ensemble = %address, %state, "session ended");
-            let (reason, detail) = match state {
-                SessionState::AuthFailed => unconnected(target, &Error::AuthFailed),
-                _ => (
-                    Reason::SessionExpired,
-                    format!("The session to {name} ended ({state})."),
-                ),
-            };
-            down(link, reason, detail);
-            return;
-        }
-        if state == SessionState::Disconnected {
-            info!(ensemble = %address, "disconnected");
-            let detail = format!("The connection to {name} is lost.");
-            down(link, Reason::Disconnected, detail);
-        } else {
-            // A server may lag behind: before a sync, its answers may be older than what was already
-            // reported.
-            tokio::select! {
-                biased;
-                changed = states.changed() => {
-                    state = changed;
-                    continue;
-                }
-                synced = client.sync("/") => match synced {
-                    Ok(()) => {
-                        failures = 0;
-                        link.send_replace(Link::Up {
-                            client: client.clone(),
-                            budget: budget.clone(),
-                            doubts: doubts.clone(),
-                        });
-                    }
-                    Err(error) => {
-                        info!(ensemble = %address, %error, "sync failed");
-                        failures += 1;
-                        if failures == SYNC_FAILURES {
-                            let detail = format!("{name} does not answer as ZooKeeper does: {error}.");
-                            down(link, Reason::ReadFailed, detail);
-                            return;
-                        }
-                        if let Ok(changed) = timeout(SYNC_RETRY, states.changed()).await {
-                            state = changed;
-                        }
-                        continue;
-                    }
-                },
-            }
-        }
-        state = tokio::select! {
-            changed = states.changed() => changed,
-            () = doubts.notified() => match timeout(SYNC_PATIENCE, client.sync("/")).await {
-                Ok(Ok(())) => state,
-                // The library's task for the session has ended or does not answer; the library reports that
-                // in no other way.
-                _ => {
-                    let detail = format!("The session to {name} does not answer any more.");
-                    down(link, Reason::Disconnected, detail);
-                    return;
-                }
-            },
-        };
+/// The next state of a session; none follows its end.
+async fn changed(states: &mut BoxStream<'static, SessionState>) -> SessionState {
+    match states.next().await {
+        Some(state) => state,
+        None => std::future::pending().await,
     }
 }
 

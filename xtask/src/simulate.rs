@@ -1,4 +1,4 @@
-//! `cargo xtask simulate`: lives of an ensemble under the real operator, in virtual time.
+//! `cargo xtask simulate`: lives of an ensemble, or of elections, under the real operator, in virtual time.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,9 +15,30 @@ const SEARCH: &str = "search";
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Lives {
     /// Those of the tests.
-    Few = 50,
+    Few,
     /// Those of a long search.
-    Many = 5000,
+    Many,
+}
+
+/// Of what they are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Of {
+    /// An ensemble.
+    Ensemble,
+    /// Elections.
+    Elections,
+}
+
+impl Lives {
+    /// How many they are. A life of elections takes four times as long.
+    pub(crate) fn count(self, of: Of) -> u32 {
+        match (self, of) {
+            (Self::Few, Of::Ensemble) => 50,
+            (Self::Few, Of::Elections) => 25,
+            (Self::Many, Of::Ensemble) => 5000,
+            (Self::Many, Of::Elections) => 2000,
+        }
+    }
 }
 
 /// How to simulate.
@@ -38,9 +59,12 @@ pub(crate) fn simulate(arguments: &Arguments) -> Result<()> {
 }
 
 /// The lives that belong to the tests, by the simulator at this path.
-pub(crate) fn lives(simulator: &Path, lives: Lives) -> Command {
+pub(crate) fn lives(simulator: &Path, lives: Lives, of: Of) -> Command {
     let mut command = Command::new(simulator);
-    command.args(["--seeds", &(lives as u32).to_string()]);
+    command.args(["--seeds", &lives.count(of).to_string()]);
+    if let Of::Elections = of {
+        command.arg("--elections");
+    }
     command
 }
 

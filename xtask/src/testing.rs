@@ -18,7 +18,7 @@ use crate::{
     compile::{self, Compiled, Tests},
     install, process,
     progress::{say, seconds},
-    simulate::{self, Lives},
+    simulate::{self, Lives, Of},
 };
 
 /// What to test.
@@ -59,8 +59,11 @@ const WORLDS: &str = "model check, scripted lives, and forecasts";
 const OF_WORLDS: [&str; 3] = ["model", "scenarios", "forecast"];
 /// The programs whose tests need a cluster or servers.
 const OUTSIDE: [&str; 2] = ["cluster", "servers"];
-/// The title of an ensemble's lives.
-const LIVES: &str = "lives of an ensemble in virtual time";
+/// Lives, and their title.
+const LIVES: [(Of, &str); 2] = [
+    (Of::Ensemble, "lives of an ensemble in virtual time"),
+    (Of::Elections, "lives of elections in virtual time"),
+];
 /// The title of the tests on servers.
 const SERVERS: &str = "real servers without a cluster";
 /// A file system in memory.
@@ -182,13 +185,15 @@ impl Worlds {
             found.run_each(WORLDS, commands)?;
         }
         if let Some((simulator, lives)) = self.lives {
-            let begin = Instant::now();
-            let command = simulate::lives(&simulator, lives);
-            match simulate::run(&mut process::in_spare_time(command)) {
-                Ok(()) => found.passed += lives as u32,
-                Err(error) => found.errors.push(format!("{error:#}")),
+            for (of, title) in LIVES {
+                let begin = Instant::now();
+                let command = simulate::lives(&simulator, lives, of);
+                match simulate::run(&mut process::in_spare_time(command)) {
+                    Ok(()) => found.passed += lives.count(of),
+                    Err(error) => found.errors.push(format!("{error:#}")),
+                }
+                say(format!("{title}: {}", seconds(begin.elapsed())));
             }
-            say(format!("{LIVES}: {}", seconds(begin.elapsed())));
         }
         Ok(())
     }

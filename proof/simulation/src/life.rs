@@ -14,18 +14,18 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bellwether::{Operator, Settings};
+use bellwether::{Guards, Permissions};
 use bellwether_api_server::Kind;
 use bellwether_ensemble::desired::observers::set_name;
 use bellwether_ensemble::rules::Rules;
-use bellwether_ensemble::validate::Context;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::acts::{Variety, choose};
 use crate::checks::{Checks, ObserverSight, Sight, list_of};
-use crate::cluster::{Cluster, NAME, NAMESPACE, Unsigned};
+use crate::cluster::{Cluster, NAME, NAMESPACE};
+use crate::elections::session::NoServers;
+use crate::operator::{Process, Start};
 use crate::requests::{Requests, Trouble};
 use crate::script::Script;
 use crate::zookeeper::ProcessId;
@@ -43,6 +43,8 @@ pub struct Options {
     pub without: Vec<usize>,
     /// The safety rules that the operator keeps.
     pub rules: Rules,
+    /// What its mirror does so that nothing deceives it.
+    pub guards: Guards,
     /// What happens, instead of chosen acts.
     pub script: Option<Script>,
 }
@@ -66,14 +68,6 @@ pub struct Story {
     pub acknowledged: usize,
     /// A number that two histories share only if they are the same.
     pub digest: u64,
-}
-
-/// An operator's process.
-struct Process {
-    name: String,
-    /// The API server that it is connected to.
-    front_end: usize,
-    task: JoinHandle<anyhow::Result<()>>,
 }
 
 struct Life {
@@ -250,46 +244,23 @@ impl Life {
 
     fn start_operator(&mut self) {
         self.started += 1;
-        let name = format!("operator-{}", self.started);
-        let front_end = self.started % 2;
-        self.cluster.api.connect(&name, front_end);
         let ahead = self.clocks.as_mut().map_or(0, |rng| rng.i64(-120..=120));
-        self.cluster.api.stops().clocks().set(&name, ahead);
-        let settings = Settings {
-            identity: name.clone(),
-            lease_namespace: "bellwether-system".to_owned(),
-            lease_name: "bellwether".to_owned(),
-            namespaces: vec![None],
-            contribution: Context {
-                member_image: format!("bellwether:{}", self.version),
-                version: self.version.to_string(),
-                ..Context::default()
-            },
-            permissions: Default::default(),
+        let start = Start {
+            number: self.started,
+            ahead,
+            version: self.version,
+            permissions: Permissions::default(),
             rules: self.rules,
+            guards: Guards::ALL,
         };
-        let client = self.cluster.api.client(&name);
-        let operator = Operator::new(
-            settings,
-            client,
-            self.cluster.members(&name),
-            Arc::new(Unsigned),
-        );
-        let (stops, own) = (self.cluster.api.stops().clone(), name.clone());
-        let task = tokio::spawn(async move {
-            let program = operator.run(Box::pin(std::future::pending()));
-            stops.run(&own, program).await
-        });
+        let name = start.name();
+        let process = start.run(&self.cluster, Arc::new(NoServers));
         let clock = match ahead {
             0 => String::new(),
             ahead => format!(", its clock {ahead} s ahead of the cluster's"),
         };
         self.tell(&format!("{name} starts{clock}"));
-        self.operators.push(Process {
-            name,
-            front_end,
-            task,
-        });
+        self.operators.push(process);
     }
 
     fn kill_operator(&mut self, at: usize, after: Duration) {

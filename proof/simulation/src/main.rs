@@ -11,12 +11,15 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use bellwether::{Guard, Guards};
 use bellwether_ensemble::rules::{Rule, Rules};
+use bellwether_simulation::elections;
 use bellwether_simulation::life::{Options, live};
 use bellwether_simulation::script::{Deed, Line, Script};
 use clap::Parser;
 
 use process::{Life, each_seed, run, shorten};
+use tables::joined;
 use totals::Totals;
 
 /// As the operator's own program has it.
@@ -45,7 +48,7 @@ struct Arguments {
     #[arg(long, default_value_t = 3)]
     failures: usize,
     /// Let the operator break this safety rule, or these joined by `+`; `list` names them, `each` shows what
-    /// catches each of them
+    /// catches each of them. With `--elections`: leave out what guards the mirror against being deceived
     #[arg(long)]
     break_rule: Option<String>,
     /// Nothing happens in the life but that the user applies these fields of the spec, five minutes apart
@@ -60,6 +63,9 @@ struct Arguments {
     /// With `--break-rule each`: only the scripted lives
     #[arg(long)]
     quick: bool,
+    /// Lives of elections instead of ensembles
+    #[arg(long, conflicts_with_all = ["apply", "scenario", "scenarios"])]
+    elections: bool,
     /// Live this one life and print it as JSON
     #[arg(long, hide = true)]
     child: bool,
@@ -130,22 +136,42 @@ fn child(arguments: &Arguments) -> Result<()> {
         seed,
         without: arguments.without.clone(),
         rules: rules(arguments)?,
+        guards: guards(arguments)?,
         script,
     };
-    let story = runtime.block_on(live(&options));
+    let story = match arguments.elections {
+        true => runtime.block_on(elections::live(&options)),
+        false => runtime.block_on(live(&options)),
+    };
     println!("{}", serde_json::to_string(&story)?);
     // Tasks of operators that died are not waited for.
     std::process::exit(0);
 }
 
+/// The names of what the operator leaves out, in lives of elections or of ensembles.
+fn broken(arguments: &Arguments, elections: bool) -> impl Iterator<Item = &str> {
+    let names = arguments.break_rule.iter();
+    let names = names.filter(move |_| arguments.elections == elections);
+    names.flat_map(|names| names.split('+'))
+}
+
+/// What the mirror does so that nothing deceives it.
+fn guards(arguments: &Arguments) -> Result<Guards> {
+    let mut guards = Guards::ALL;
+    for name in broken(arguments, true) {
+        let mut named = Guard::EVERY.into_iter().flatten();
+        let guard = named.find(|guard| format!("{guard:?}") == name);
+        let guard = guard
+            .with_context(|| format!("no guard is called {name}; --break-rule list names them"))?;
+        guards = guards.without(*guard);
+    }
+    Ok(guards)
+}
+
 /// The rules that the operator keeps.
 fn rules(arguments: &Arguments) -> Result<Rules> {
     let mut rules = Rules::ALL;
-    for name in arguments
-        .break_rule
-        .iter()
-        .flat_map(|names| names.split('+'))
-    {
+    for name in broken(arguments, false) {
         let mut named = Rule::EVERY.into_iter();
         let rule = named.find(|rule| format!("{rule:?}") == name);
         let rule = rule
@@ -160,24 +186,30 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
     let broken = arguments.break_rule.as_deref();
     match broken {
         Some("list") => {
-            for rule in Rule::EVERY {
-                println!("{rule:?}");
-            }
+            let names = match arguments.elections {
+                true => Guard::EVERY.map(joined).to_vec(),
+                false => Rule::EVERY.map(|rule| format!("{rule:?}")).to_vec(),
+            };
+            println!("{}", names.join("\n"));
             return Ok(ExitCode::SUCCESS);
         }
+        Some("each") if arguments.elections => return tables::guards(arguments),
         Some("each") => return tables::rules(arguments),
-        _ => drop(rules(arguments)?),
+        _ => drop((rules(arguments)?, guards(arguments)?)),
     }
     if arguments.scenarios {
         return tables::scenarios();
     }
     let scenario = arguments.scenario.as_deref();
+    let life = Life {
+        elections: arguments.elections,
+        ..Life::of(arguments.seed, broken)
+    };
     if arguments.story || scenario.is_some() || !arguments.without.is_empty() {
         let story = run(&Life {
-            seed: arguments.seed,
             scenario,
             without: &arguments.without,
-            broken,
+            ..life
         })?;
         if arguments.story || scenario.is_none() {
             print!("{}", story.text());
@@ -198,7 +230,7 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
         arguments.seed + arguments.seeds
     };
     let all = Mutex::new((Totals::default(), Vec::<(u64, String, usize)>::new()));
-    each_seed(arguments.seed, end, broken, |seed, result| {
+    each_seed(life, end, |seed, result| {
         let mut all = all
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -230,10 +262,14 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
         failures.len(),
         totals.lives
     );
-    let without = shorten(*seed, *acts, broken);
+    let life = Life {
+        seed: *seed,
+        ..life
+    };
+    let without = shorten(life, *acts);
     let story = run(&Life {
         without: &without,
-        ..Life::of(*seed, broken)
+        ..life
     })?;
     print!("{}", story.text());
     let numbers: Vec<String> = without.iter().map(ToString::to_string).collect();
@@ -242,6 +278,11 @@ fn parent(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         format!(" --without {}", numbers.join(","))
     };
-    println!("\nrepeat it with: cargo xtask simulate --seed {seed}{without} --story");
+    let kind = if arguments.elections {
+        " --elections"
+    } else {
+        ""
+    };
+    println!("\nrepeat it with: cargo xtask simulate{kind} --seed {seed}{without} --story");
     Ok(ExitCode::FAILURE)
 }

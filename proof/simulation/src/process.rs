@@ -18,6 +18,8 @@ pub(crate) struct Life<'a> {
     pub without: &'a [usize],
     /// The rules that the operator breaks, joined by `+`.
     pub broken: Option<&'a str>,
+    /// Whether it is a life of elections.
+    pub elections: bool,
 }
 
 impl<'a> Life<'a> {
@@ -28,6 +30,7 @@ impl<'a> Life<'a> {
             scenario: None,
             without: &[],
             broken,
+            elections: false,
         }
     }
 }
@@ -39,11 +42,15 @@ pub(crate) fn run(life: &Life<'_>) -> Result<Story> {
         scenario,
         without,
         broken,
+        elections,
     } = *life;
     let numbers: Vec<String> = without.iter().map(ToString::to_string).collect();
     let mut arguments = vec!["--child".to_owned(), "--seed".to_owned(), seed.to_string()];
     if let Some(scenario) = scenario {
         arguments.extend(["--scenario".to_owned(), scenario.to_owned()]);
+    }
+    if elections {
+        arguments.push("--elections".to_owned());
     }
     if let Some(rule) = broken {
         arguments.extend(["--break-rule".to_owned(), rule.to_owned()]);
@@ -55,14 +62,13 @@ pub(crate) fn run(life: &Life<'_>) -> Result<Story> {
     nursery.live(&arguments, &format!("seed {seed}"))
 }
 
-/// Lives the lives of these seeds, as many at once as there are cores, until `go_on` says no.
+/// Lives a life with each seed from that of this one on, as many at once as there are cores, until `go_on` says no.
 pub(crate) fn each_seed(
-    first: u64,
+    life: Life<'_>,
     end: u64,
-    broken: Option<&str>,
     go_on: impl Fn(u64, Result<Story>) -> bool + Sync,
 ) {
-    let next = AtomicU64::new(first);
+    let next = AtomicU64::new(life.seed);
     let workers = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -72,7 +78,7 @@ pub(crate) fn each_seed(
                     if seed >= end {
                         break;
                     }
-                    if !go_on(seed, run(&Life::of(seed, broken))) {
+                    if !go_on(seed, run(&Life { seed, ..life })) {
                         next.store(end, Ordering::Relaxed);
                     }
                 }
@@ -82,14 +88,14 @@ pub(crate) fn each_seed(
 }
 
 /// Leaves out every act without which it fails too.
-pub(crate) fn shorten(seed: u64, acts: usize, broken: Option<&str>) -> Vec<usize> {
+pub(crate) fn shorten(life: Life<'_>, acts: usize) -> Vec<usize> {
     let mut without = Vec::new();
     for act in (0..acts).rev() {
         let mut fewer = without.clone();
         fewer.push(act);
         let life = Life {
             without: &fewer,
-            ..Life::of(seed, broken)
+            ..life
         };
         if run(&life).is_ok_and(|story| !story.violations.is_empty()) {
             without = fewer;

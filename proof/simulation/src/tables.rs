@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
+use bellwether::Guard;
 use bellwether_ensemble::rules::Rule;
 
 use crate::Arguments;
@@ -24,7 +25,7 @@ fn violation(scenario: &str, broken: Option<&str>) -> Option<String> {
 }
 
 /// The names of rules that are broken together.
-fn joined(rules: &[Rule]) -> String {
+pub(crate) fn joined<R: std::fmt::Debug>(rules: &[R]) -> String {
     let names: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
     names.join("+")
 }
@@ -139,11 +140,35 @@ pub(crate) fn rules(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
+/// The first life of elections in which it shows that a guard of the mirror is left out.
+#[allow(clippy::print_stdout, reason = "printing is what this program is for")]
+pub(crate) fn guards(arguments: &Arguments) -> Result<ExitCode> {
+    let mut every = true;
+    for guards in Guard::EVERY {
+        let name = joined(guards);
+        match first_seed(&name, arguments) {
+            Some((seed, violation)) => println!("{name:22} {seed:10} {violation}"),
+            None => {
+                every = false;
+                println!("{name:22} not caught");
+            }
+        }
+    }
+    Ok(match every {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
 /// The first life in which the break of a rule shows.
 fn first_seed(rule: &str, arguments: &Arguments) -> Option<(String, String)> {
     let end = arguments.seed + arguments.seeds;
+    let life = Life {
+        elections: arguments.elections,
+        ..Life::of(arguments.seed, Some(rule))
+    };
     let found = Mutex::new(None::<(u64, String)>);
-    each_seed(arguments.seed, end, Some(rule), |seed, result| {
+    each_seed(life, end, |seed, result| {
         let violation = match result {
             Ok(story) => story.violations.into_iter().next(),
             Err(error) => Some(format!("{error:#}")),

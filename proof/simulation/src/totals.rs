@@ -33,11 +33,14 @@ impl Totals {
         for (what, count) in &self.coverage {
             println!("{count:8} {what}");
         }
+        let acknowledged = match self.acknowledged {
+            0 => String::new(),
+            count => format!(", {count} writes acknowledged"),
+        };
         println!(
-            "{} lives of {:.0} virtual seconds each, {} writes acknowledged, in {:.1} s: {:.1} lives a second",
+            "{} lives of {:.0} virtual seconds each{acknowledged}, in {:.1} s: {:.1} lives a second",
             self.lives,
             self.seconds / self.lives.max(1) as f64,
-            self.acknowledged,
             took.as_secs_f64(),
             self.lives as f64 / took.as_secs_f64()
         );

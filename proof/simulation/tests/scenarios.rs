@@ -1,4 +1,5 @@
-//! The scripted lives: they pass with all rules, and without the rule that guards it each one fails.
+//! The scripted lives: they pass with all rules, and without the rule that guards it each one fails. And what the mirror of
+//! elections does so that nothing deceives it: without it a life fails.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 use std::process::Command;
@@ -15,6 +16,12 @@ fn every_scenario_passes_and_fails_without_the_rules_that_guard_it() {
     let (as_expected, table) = simulate(&["--scenarios"]);
     assert!(as_expected, "{table}");
     assert!(table.contains("caught: "), "{table}");
+}
+
+#[test]
+fn a_life_of_elections_fails_without_what_guards_the_mirror() {
+    let (every, table) = simulate(&["--elections", "--break-rule", "each", "--seeds", "150"]);
+    assert!(every, "{table}");
 }
 
 #[test]

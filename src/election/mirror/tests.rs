@@ -13,6 +13,7 @@ use super::super::relay::tests::{frame, framed, grant};
 use super::super::session::Presence;
 use super::super::session::tests::kept;
 use super::*;
+use bellwether_election::guards::Guards;
 
 const PATH: &str = "/leader";
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -186,6 +187,7 @@ impl Bench {
         let (inputs, reports) = mpsc::channel(64);
         let sighting = Sighting::new();
         let mirror = Box::new(Mirror {
+            guards: Guards::ALL,
             key: Key {
                 namespace: "default".to_owned(),
                 name: "app".to_owned(),

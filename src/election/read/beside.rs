@@ -3,9 +3,9 @@
 
 use bellwether_election::{Candidacy, CandidateNode, NodeStat, OtherCandidates, Reading, Rules};
 use futures::{StreamExt, TryStreamExt, stream};
-use zookeeper_client::Client;
 
 use super::super::budget::{Budget, Held};
+use super::super::zookeepers::Session;
 use super::single::{Single, watch_absent};
 use super::{
     ATTEMPTS, CONCURRENT_READS, ReadError, Watch, child, failed, hold, node_stat, restless,
@@ -35,7 +35,7 @@ impl Beside {
     /// Reads the znodes that are not known and adds all of them to the reading of the leader's node.
     pub(super) async fn complete(
         &mut self,
-        client: &Client,
+        client: &dyn Session,
         budget: &Budget,
         rules: &Rules,
         reading: &mut Reading,
@@ -62,7 +62,7 @@ impl Beside {
 
     async fn read_crowd(
         &mut self,
-        client: &Client,
+        client: &dyn Session,
         budget: &Budget,
         rules: &Rules,
         path: &str,
@@ -116,7 +116,7 @@ impl Beside {
     /// Reads the leader's own entry among the candidates, if it has one and it was not read yet.
     async fn read_leader(
         &mut self,
-        client: &Client,
+        client: &dyn Session,
         budget: &Budget,
         rules: &Rules,
         path: &str,
@@ -139,7 +139,7 @@ impl Beside {
 
 /// The candidates with these names, without those that left in the meantime: they have fired the watch.
 async fn read_members(
-    client: &Client,
+    client: &dyn Session,
     budget: &Budget,
     rules: &Rules,
     parent: &str,

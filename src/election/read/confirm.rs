@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use bellwether_election::{Place, Reading, Rules};
-use zookeeper_client::Client;
 
 use super::super::budget::Budget;
+use super::super::zookeepers::Session;
 use super::{ReadError, child, failed, node_stat};
 
 /// What has to hold for a leader to be the one that was read.
@@ -40,12 +40,12 @@ impl Confirmed {
 
 /// Reads leaders again.
 pub(in crate::election) struct Confirmer {
-    client: Arc<Client>,
+    client: Arc<dyn Session>,
     budget: Arc<Budget>,
 }
 
 impl Confirmer {
-    pub(super) fn new(client: Arc<Client>, budget: Arc<Budget>) -> Self {
+    pub(super) fn new(client: Arc<dyn Session>, budget: Arc<Budget>) -> Self {
         Self { client, budget }
     }
 

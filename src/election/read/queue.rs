@@ -109,7 +109,7 @@ impl Reader {
             .filter(|&node| !self.znodes.contains_key(node))
             .cloned()
             .collect();
-        let client = &self.client;
+        let client = &*self.client;
         let budget = &self.budget;
         let parent = &rules.spec().path;
         let answers: Vec<_> = stream::iter(unknown)
@@ -250,7 +250,7 @@ impl Reader {
         };
         let read = self
             .registration
-            .read(&self.client, &self.budget, &path, decode);
+            .read(&*self.client, &self.budget, &path, decode);
         match read.await {
             Ok(()) => {}
             Err(ReadError::NoAuth { .. }) => {

@@ -1,9 +1,9 @@
 //! Reads of one node that need not exist, with the watch that shows when to read it again.
 
 use bellwether_election::NodeStat;
-use zookeeper_client::{Client, OneshotWatcher};
 
 use super::super::budget::Budget;
+use super::super::zookeepers::{Fired, Session};
 use super::{ATTEMPTS, ReadError, Watch, failed, node_stat, restless};
 
 /// The content of a single node, valid while its watch is set.
@@ -29,7 +29,7 @@ impl<T> Single<T> {
     /// Reads and watches the node, unless it is watched and nothing happened to it.
     pub(super) async fn read(
         &mut self,
-        client: &Client,
+        client: &dyn Session,
         budget: &Budget,
         path: &str,
         decode: impl Fn(&NodeStat, &[u8]) -> Option<T>,
@@ -70,9 +70,9 @@ impl<T> Single<T> {
 ///
 /// The watch needs no ancestor to exist.
 pub(super) async fn watch_absent(
-    client: &Client,
+    client: &dyn Session,
     path: &str,
-) -> Result<Option<(OneshotWatcher, Option<i64>)>, ReadError> {
+) -> Result<Option<(Fired, Option<i64>)>, ReadError> {
     let answer = client.check_and_watch_stat(path).await;
     let (stat, watcher) = answer.map_err(|error| failed(path, error))?;
     if stat.is_some() {
@@ -83,7 +83,7 @@ pub(super) async fn watch_absent(
 
 /// The newest transaction that the nearest existing node above a path reflects; `None` if its ACL hides that node, which it
 /// does since 3.8.4 and 3.9.2 (ZOOKEEPER-2590).
-async fn zxid_above(client: &Client, path: &str) -> Result<Option<i64>, ReadError> {
+async fn zxid_above(client: &dyn Session, path: &str) -> Result<Option<i64>, ReadError> {
     let mut ancestor = path;
     while let Some((parent, _)) = ancestor.rsplit_once('/') {
         ancestor = parent;

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 
 use super::super::relay::tests::{frame, framed, server};
 use super::super::target::Holder;
+use super::super::zookeepers::Servers;
 use super::*;
 use crate::certificates::Authorities;
 use crate::ensemble::members::Network;
@@ -58,6 +59,8 @@ fn keeper(
             issuer: authorities,
             kube,
         },
+        zookeepers: Arc::new(Servers),
+        guards: Guards::ALL,
         metrics: Metrics::default(),
     }
 }
