@@ -40,7 +40,7 @@ pub struct Scene<'s> {
 /// The judge of one election.
 #[derive(Debug, Default)]
 pub struct Judge {
-    /// The last token on the Lease, and how often the servers had gone back to an earlier state before it.
+    /// The last token on the Lease, and how often the servers had gone back to an earlier state when it was read.
     token: Option<(i64, usize)>,
 }
 
@@ -111,7 +111,8 @@ impl Judge {
             ));
         }
         let Some(token) = token else { return Ok(()) };
-        let restores = scene.zoo.restores();
+        // What was read before the servers went back may still be written after that.
+        let restores = scene.zoo.restores(renewed);
         let before = self.token.replace((token, restores));
         match before {
             Some((before, same)) if token < before && same == restores => Err(format!(

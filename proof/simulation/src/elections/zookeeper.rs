@@ -105,7 +105,8 @@ pub struct Zoo {
     lost: Vec<oneshot::Sender<()>>,
     /// Processes that are stopped or dead.
     silent: Vec<String>,
-    restores: usize,
+    /// When the servers went back to an earlier state.
+    restored: Vec<Duration>,
 }
 
 /// The servers, shared.
@@ -138,7 +139,7 @@ impl Servers {
             breaks: Vec::new(),
             lost: Vec::new(),
             silent: Vec::new(),
-            restores: 0,
+            restored: Vec::new(),
         })))
     }
 
@@ -158,9 +159,9 @@ impl Zoo {
         &self.truth
     }
 
-    /// How often the servers went back to an earlier state.
-    pub fn restores(&self) -> usize {
-        self.restores
+    /// How often the servers had gone back to an earlier state by then.
+    pub fn restores(&self, by: Duration) -> usize {
+        self.restored.iter().filter(|at| **at <= by).count()
     }
 
     /// Whether any server runs.
@@ -330,7 +331,7 @@ impl Zoo {
         }
         self.epoch += 1;
         self.counter = 0;
-        self.restores += 1;
+        self.restored.push(self.now());
         let ids: Vec<u64> = self.clients.keys().copied().collect();
         for id in ids {
             self.disconnect(id, Duration::ZERO);
