@@ -385,7 +385,7 @@ impl Application {
     }
 }
 
-/// Somebody leads, or nobody.
+/// A leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
     /// What the leader is called.
@@ -403,7 +403,7 @@ pub struct Lead {
 pub struct Term {
     /// Since when.
     pub from: Duration,
-    /// Who, or nobody.
+    /// The leader; `None` if nobody leads.
     pub lead: Option<Lead>,
 }
 
@@ -414,7 +414,7 @@ pub struct Truth {
 }
 
 impl Truth {
-    /// Looks who leads. Returns whether that is somebody else.
+    /// Notes who leads. Returns whether the leader changed.
     pub fn look(&mut self, form: Form, tree: &Tree, now: Duration) -> bool {
         let lead = form.first(tree).and_then(|path| {
             let (data, stat) = tree.node(&path)?;

@@ -52,6 +52,11 @@ fn token(object: &Object) -> Option<i64> {
     number(&object["metadata"]["annotations"][FENCING_TOKEN])
 }
 
+/// When a Lease with this spec was renewed.
+fn renewal(spec: &Value) -> Option<Timestamp> {
+    spec["renewTime"].as_str()?.parse().ok()
+}
+
 impl Judge {
     /// Judges what an operator wrote.
     ///
@@ -91,8 +96,7 @@ impl Judge {
             return Ok(());
         }
         let token = token(lease);
-        let renewed: Option<Timestamp> = spec["renewTime"].as_str().and_then(|t| t.parse().ok());
-        let renewed = renewed.ok_or_else(|| format!("the Lease {name} was never renewed"))?;
+        let renewed = renewal(spec).ok_or_else(|| format!("the Lease {name} was never renewed"))?;
         let renewed = renewed.duration_since(scene.begin);
         let renewed = Duration::try_from(renewed).unwrap_or_default();
         if renewed > scene.now + READ {
@@ -158,8 +162,7 @@ impl Judge {
         let lease = get(Kind::LEASE).ok_or_else(|| format!("there is no Lease {name}"))?;
         let spec = &lease["spec"];
         let holder = spec["holderIdentity"].as_str().filter(|h| !h.is_empty());
-        let renewed: Option<Timestamp> = spec["renewTime"].as_str().and_then(|t| t.parse().ok());
-        let left = renewed.map(|renewed| {
+        let left = renewal(spec).map(|renewed| {
             let now =
                 scene.begin.as_millisecond() + i64::try_from(scene.now.as_millis()).unwrap_or(0);
             renewed.as_millisecond() - now

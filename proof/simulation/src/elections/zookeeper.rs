@@ -50,6 +50,16 @@ struct Server {
     watches: Vec<Watch>,
 }
 
+impl Server {
+    /// Takes these watches away.
+    fn take_watches(&mut self, which: impl Fn(&Watch) -> bool) -> Vec<Watch> {
+        let watches = std::mem::take(&mut self.watches);
+        let (taken, kept) = watches.into_iter().partition(which);
+        self.watches = kept;
+        taken
+    }
+}
+
 /// The connection of an operator's session.
 #[derive(Debug)]
 struct Client {
@@ -232,8 +242,7 @@ impl Zoo {
 
     /// An application shows that it lives. Returns whether its session does.
     pub fn hear(&mut self, session: i64) -> bool {
-        let now = self.now();
-        let is_up = self.servers.iter().any(|server| server.is_up);
+        let (now, is_up) = (self.now(), self.is_up());
         if let Some(applicant) = self.applicants.get_mut(&session)
             && is_up
         {
@@ -301,10 +310,7 @@ impl Zoo {
         let of = self.of(operator);
         let mut count = 0;
         for server in &mut self.servers {
-            let (lost, kept) = std::mem::take(&mut server.watches)
-                .into_iter()
-                .partition::<Vec<_>, _>(|watch| of.contains(&watch.connection));
-            server.watches = kept;
+            let lost = server.take_watches(|watch| of.contains(&watch.connection));
             count += lost.len();
             self.lost.extend(lost.into_iter().map(|watch| watch.fire));
         }
@@ -381,11 +387,7 @@ impl Zoo {
         client.connections += 1;
         client.states.send_replace(SessionState::Disconnected);
         for server in &mut self.servers {
-            let watches = std::mem::take(&mut server.watches);
-            let (lost, kept): (Vec<_>, Vec<_>) = watches
-                .into_iter()
-                .partition(|watch| watch.connection == id);
-            server.watches = kept;
+            let lost = server.take_watches(|watch| watch.connection == id);
             self.lost.extend(lost.into_iter().map(|watch| watch.fire));
         }
     }
@@ -410,7 +412,7 @@ impl Zoo {
         let expired = self.applicants.iter();
         let expired = expired.filter(|(_, applicant)| late(applicant));
         let expired: Vec<i64> = expired.map(|(session, _)| *session).collect();
-        if self.servers.iter().any(|server| server.is_up) {
+        if self.is_up() {
             for session in expired {
                 self.close(session);
             }
@@ -437,10 +439,7 @@ impl Zoo {
                     }
                 })
             };
-            let watches = std::mem::take(&mut server.watches);
-            let (fired, kept): (Vec<_>, Vec<_>) = watches.into_iter().partition(fires);
-            server.watches = kept;
-            for watch in fired {
+            for watch in server.take_watches(fires) {
                 let _ = watch.fire.send(());
             }
         }
